@@ -90,8 +90,7 @@ type hit struct {
 	get  func(key string) (int64, error)
 }
 
-// hits returns the ways to compare, each on a cache with all keys, which have
-// the value 1.
+// hits returns the ways to compare, each on a cache with all keys, which have the value 1.
 func hits(b testing.TB, keys []string) []hit {
 	b.Helper()
 	ctx := context.Background()

@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// countedTier counts what a cache asks of its tier for its callers.
+// countedTier counts the operations of callers on the tier of a cache.
 type countedTier struct {
 	*redis.Tier
 	calls *atomic.Int64
@@ -99,7 +99,7 @@ func TestPausedRedisIsLeftAloneAndUsedAgain(t *testing.T) {
 		t.Errorf("%d calls of a paused L2 for hits", n)
 	}
 
-	// miss returns what L2 adds to the load of another key.
+	// miss returns the time that L2 adds to the load of another key.
 	n := 0
 	miss := func() time.Duration {
 		n++

@@ -303,8 +303,8 @@ func TestValueThatTheServerDoesNotTakeIsAnError(t *testing.T) {
 	}
 }
 
-// TestValuesGoBothWays: every way of reading gives what any way of writing has
-// written, over both kinds of sockets.
+// TestValuesGoBothWays: each way of reading returns the value that any way of
+// writing has stored, over both kinds of sockets.
 func TestValuesGoBothWays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

@@ -28,7 +28,7 @@ type server interface {
 }
 
 // instance returns a cache on r as a process of its own would have it: with a
-// client for the tier, whose traffic the line counts, and one for the bus.
+// client for the tier and one for the bus. The line counts the traffic of the first.
 func instance[K comparable, V any](t testing.TB, r server, changes ...change[K, V]) (*strata.Cache[K, V], *servers.Line) {
 	t.Helper()
 	line := &servers.Line{}
@@ -53,7 +53,7 @@ func instance[K comparable, V any](t testing.TB, r server, changes ...change[K, 
 	return c, line
 }
 
-// joined waits until what the first cache drops is heard by the others.
+// joined waits until the others hear the drops of the first cache.
 func joined[K comparable, V, W any](t testing.TB, key K, a *strata.Cache[K, V], others ...*strata.Cache[K, W]) {
 	t.Helper()
 	eventually(t, "the instance is connected", func() bool { return a.Stats().Connected })
@@ -310,7 +310,7 @@ func noPayload(t *testing.T, r server) {
 }
 
 // TestNotModifiedMovesNoPayloadToTenInstances counts the bytes that Redis sends to
-// instances that have a large value, after one of them has found that it has not changed.
+// instances with a large value, after one of them has found it unchanged.
 func TestNotModifiedMovesNoPayloadToTenInstances(t *testing.T) {
 	r := servers.StartRedis(t)
 	const size, n = 500_000, 10
@@ -353,7 +353,7 @@ func TestNotModifiedMovesNoPayloadToTenInstances(t *testing.T) {
 			t.Errorf("round %d: %d bytes received by %d instances that have the value of %d", round, got, n, size)
 		}
 	}
-	// A value that has changed comes whole.
+	// A changed value comes whole.
 	other := strings.Repeat("9876543210", size/10)
 	if err := all[0].Expire(t.Context(), "k"); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func TestRedisTierConformsOnAUnixSocket(t *testing.T) {
 	})
 }
 
-// withoutScripts is a user who may do everything but run scripts.
+// withoutScripts returns the options of a user who may do everything but run scripts.
 func withoutScripts(t testing.TB, r *servers.Redis) redis.Options {
 	t.Helper()
 	err := r.Client(t).Do(t.Context(), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Ok()
@@ -153,8 +153,8 @@ func (m mixed) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 	return m.b.Renew(ctx, key, l, d)
 }
 
-// TestRedisTierConformsOnMiniredis runs the same on a server whose keys expire
-// only when they are told to, beside its clock, which is the real one.
+// TestRedisTierConformsOnMiniredis runs the same on a server that expires keys
+// only when it is told to. Its clock is apart from that, and is the real one.
 func TestRedisTierConformsOnMiniredis(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {

@@ -45,7 +45,7 @@ func TestCachesInTwoDatabasesOfAServerDoNotDisturbEachOther(t *testing.T) {
 			if err := zero.InvalidateAll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			joined(t, "warm", alike, one) // what zero has announced would have come before
+			joined(t, "warm", alike, one) // by then, messages of zero would have come, too
 			mustGet(t, one, "k", o.load)
 			after := one.Stats()
 			if loads := o.loads.Load(); loads != 1 || after.Missed != before.Missed || after.Gaps != before.Gaps {

@@ -23,12 +23,12 @@ import (
 )
 
 // pair is a primary and a server that is about to take its place, each with a
-// client of its own for what is done by hand.
+// client of its own for changes by hand.
 type pair struct {
 	t        *testing.T
 	old, new *servers.Redis
 	raw      [2]*redis.Client
-	// addr is where new connections of caches lead.
+	// addr is the address to which new connections of caches lead.
 	addr atomic.Pointer[string]
 }
 
@@ -75,7 +75,7 @@ func until(t *testing.T, most time.Duration, what string, is func() bool) time.D
 	return time.Since(begun)
 }
 
-// dial opens a connection to where the caches are led.
+// dial opens a connection to the server to which the caches are led.
 func (p *pair) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, network, *p.addr.Load())
@@ -101,7 +101,7 @@ func (p *pair) bereave() {
 	p.addr.Store(&p.new.Addr)
 }
 
-// deafClients are what caches reach a pair with.
+// deafClients are the clients by which caches reach a pair.
 var deafClients = map[string]func(*testing.T, *pair) (remote.Tier, remote.Bus){ // read-only
 	"own client": func(t *testing.T, p *pair) (remote.Tier, remote.Bus) {
 		c := p.old.Client(t, func(o *redis.Options) { o.DialContext = p.dial })
@@ -125,10 +125,10 @@ var deafClients = map[string]func(*testing.T, *pair) (remote.Tier, remote.Bus){ 
 	},
 }
 
-// TestSubscriberOfADeafServerFindsOut has two instances whose primary loses its
-// place while their connections stay: one writes, and so reaches the new primary;
-// the other only reads. It must find out that it hears nothing, and end up there
-// as well.
+// TestSubscriberOfADeafServerFindsOut has two instances on a primary that loses
+// its place while their connections stay. One writes, and so reaches the new
+// primary; the other only reads. It must find out that it hears nothing, and end
+// up there as well.
 func TestSubscriberOfADeafServerFindsOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
@@ -144,8 +144,8 @@ func TestSubscriberOfADeafServerFindsOut(t *testing.T) {
 	}
 }
 
-// deafBound is within what a bus finds out that it hears nothing: 3 s, with two
-// for the machine.
+// deafBound is the time within which a bus finds out that it hears nothing: 3
+// s, with two for the machine.
 const deafBound = 5 * time.Second
 
 // deafCache makes an instance of the cache of these tests.
@@ -205,9 +205,9 @@ func testDeaf(t *testing.T, p *pair, open func(*testing.T, *pair) (remote.Tier, 
 	until(t, time.Second, "the next drop is heard", func() bool { return get(reader) == 3 && get(strict) == 3 })
 }
 
-// TestReaderLeftAtADeafServerServesNothingInvalidated is that of an instance that
-// cannot reach the new primary: its connections all lead to the old one, which
-// answers reads. Its values are older than the drop, and not believed.
+// TestReaderLeftAtADeafServerServesNothingInvalidated has an instance that cannot
+// reach the new primary: its connections all lead to the old one, which answers
+// reads. Its values are older than the drop, and not believed.
 func TestReaderLeftAtADeafServerServesNothingInvalidated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
@@ -252,8 +252,8 @@ func TestReaderLeftAtADeafServerServesNothingInvalidated(t *testing.T) {
 	}
 }
 
-// TestServerThatTakesNoWritesIsNotBelieved asks a server that was demoted, or
-// that lacks replicas, by scripts and without.
+// TestServerThatTakesNoWritesIsNotBelieved asks a demoted server, and one
+// without the replicas that it needs, by scripts and without.
 func TestServerThatTakesNoWritesIsNotBelieved(t *testing.T) {
 	for name, deafen := range map[string][]any{
 		"demoted":          {"REPLICAOF", "127.0.0.1", "1"},

@@ -19,9 +19,9 @@ import (
 )
 
 // TestRedisDecidesAsEntryrules writes random states of an entry into a real
-// Redis, those too that only a clock that was set back leads to, carries an
-// operation out there, and compares what is stored then, and what was answered,
-// with entryrules: with scripts and without.
+// Redis, also states that can only come from a clock set back. It carries out
+// an operation there, and compares the stored state and the answer with
+// entryrules: with scripts and without.
 func TestRedisDecidesAsEntryrules(t *testing.T) {
 	r := servers.StartRedis(t)
 	root := r.Client(t)
@@ -163,7 +163,7 @@ func (b *workbench) write(s entryrules.State, now int64) {
 	}
 }
 
-// read returns what is stored.
+// read returns the stored state of the entry.
 func (b *workbench) read(now int64) (s entryrules.State) {
 	b.Helper()
 	entry := b.names.Entry(workbenchKey)
@@ -216,8 +216,8 @@ func (b *workbench) read(now int64) (s entryrules.State) {
 	return s
 }
 
-// describe writes a state down so that two are alike that differ by seconds, by
-// the length of a hold, or by a hold that is over.
+// describe writes a state down so that states look alike if they differ only by
+// seconds, by the length of a hold, or by a hold that is over.
 func describe(s entryrules.State, now int64) string {
 	coarse := func(t int64) int64 { return (t - now + 5*60_000) / (10 * 60_000) }
 	var lines []string
@@ -298,7 +298,7 @@ func (b *workbench) grant(g remote.Grant, wait, left, fresh time.Duration, soft,
 	return fmt.Sprint(grant, " wait ", wait.Round(coarse), " left ", left.Round(coarse), " fresh ", fresh.Round(coarse), " soft ", soft, all, fmt.Sprintf(" %q", data))
 }
 
-// describeAnswer writes down what entryrules have answered.
+// describeAnswer writes down an answer of entryrules.
 func (b *workbench) describeAnswer(op entryrules.Operation, a entryrules.Answer, now int64) string {
 	if _, ok := op.(entryrules.Release); ok {
 		return "" // the caller is not told

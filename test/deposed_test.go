@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// frozen dials connections on which nothing arrives while it is shut, as in a process
-// that was paused, or over a network that is slow.
+// frozen dials connections on which nothing arrives while it is shut, as in a paused
+// process, or over a slow network.
 type frozen struct {
 	only []string // addresses; nil: all
 

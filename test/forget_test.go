@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// evicted is a tier on a server that can be made to forget what a server that
-// is short of memory evicts.
+// evicted is a tier on a server that can be made to forget keys, as a server
+// that is short of memory does when it evicts them.
 type evicted struct {
 	*redis.Tier
 	t    *testing.T

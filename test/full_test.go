@@ -16,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// journal counts the lines of a log by what they say.
+// journal counts the lines of a log by their messages.
 type journal struct {
 	slog.Handler
 	mu    sync.Mutex // guards below
@@ -156,8 +156,8 @@ func TestFullRedisIsReadFromAndNotLeftAlone(t *testing.T) {
 	})
 }
 
-// TestWritersThatLeaveDoNotSilenceAHealthyRedis has callers with contexts that have
-// ended, or end in the middle.
+// TestWritersThatLeaveDoNotSilenceAHealthyRedis has callers with contexts that
+// ended before the call, or end in the middle of it.
 func TestWritersThatLeaveDoNotSilenceAHealthyRedis(t *testing.T) {
 	r := servers.StartRedis(t)
 	j := newJournal()
@@ -172,7 +172,7 @@ func TestWritersThatLeaveDoNotSilenceAHealthyRedis(t *testing.T) {
 		call func(context.Context) error
 	}
 	for _, w := range []writer{
-		// Set is not the last: what it stores may stay.
+		// Set is not the last: its value may stay.
 		{"Set", func(ctx context.Context) error { return c.Set(ctx, "k", 2) }},
 		{"Invalidate", func(ctx context.Context) error { return c.Invalidate(ctx, "k") }},
 		{"InvalidateTags", func(ctx context.Context) error { return c.InvalidateTags(ctx, "t") }},

@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// goRedis returns a client of go-redis that is closed when the test ends.
+// goRedis returns a client of go-redis. The end of the test closes it.
 func goRedis(t testing.TB, o goredis.Options) *goredis.Client {
 	t.Helper()
 	rdb := goredis.NewClient(&o)
@@ -59,7 +59,7 @@ func TestGoRedisTierConformsWithoutScripts(t *testing.T) {
 			Addr: o.Addr, Username: o.Username, Password: o.Password,
 			ContextTimeoutEnabled: true,
 			ReadTimeout:           patience,
-			Protocol:              2, // see README.md of the adapter on what go-redis races for with 3
+			Protocol:              2, // see README.md of the adapter on the race in go-redis with protocol 3
 		})
 		return goRedisTier(t, rdb), pause
 	})
@@ -177,7 +177,7 @@ func TestRestartOfRedisIsSurvivedOverGoRedis(t *testing.T) {
 }
 
 // TestPausedRedisCostsOneTimeoutOverGoRedis has the timeouts of go-redis far
-// above that of the cache, and its ContextTimeoutEnabled off.
+// above the timeout of the cache, and its ContextTimeoutEnabled off.
 func TestPausedRedisCostsOneTimeoutOverGoRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// idleFor is for how long the traffic of idle instances is counted, and
-	// idleMost what one of them may send and receive in a second, in bytes.
+	// idleFor is the time for which the traffic of idle instances is counted.
+	// idleMost is the number of bytes that one of them may send and receive in a second.
 	idleFor  = 15 * time.Second
 	idleMost = 1 << 10
 )
 
-// TestIdleCachesCostNextToNothing counts what two instances with any number of
-// caches each send and receive while they are not used.
+// TestIdleCachesCostNextToNothing counts the traffic of two instances, with any
+// number of caches each, while no caller uses them.
 func TestIdleCachesCostNextToNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

@@ -54,10 +54,11 @@ func TestNamesWriteNoKeysBeforeTheirDrops(t *testing.T) {
 	}
 }
 
-// fillers is the number of keys that a server can evict before those of a cache.
+// fillers is the number of keys that a server can evict before the keys of a cache.
 const fillers = 200
 
-// TestLostLaneIsNoLaneWithoutDrops: an instance that has missed the drop finds it.
+// TestLostLaneIsNoLaneWithoutDrops: an instance that missed a drop finds it,
+// although the lane is lost.
 func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
@@ -65,7 +66,7 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 	}{
 		"deleted by another program": {nil, func(t *testing.T, c *redis.Client, lane string) { mustDo(t, c, "DEL", lane) }},
 		"evicted": {[]string{"--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "64"}, func(t *testing.T, c *redis.Client, lane string) {
-			mustDo(t, c, "DEL", lane) // as if that had been the key
+			mustDo(t, c, "DEL", lane) // as if the server had evicted this key
 			info, err := c.Do(t.Context(), "INFO", "memory").String()
 			if err != nil {
 				t.Fatal(err)

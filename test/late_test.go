@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// withAndWithoutScripts are clients of a server who may run scripts, and who may
-// not.
+// withAndWithoutScripts returns clients of two users of a server: one may run
+// scripts, the other may not.
 func withAndWithoutScripts() map[string]func(testing.TB, *servers.Redis) *redis.Client {
 	return map[string]func(testing.TB, *servers.Redis) *redis.Client{
 		"scripts":      func(t testing.TB, r *servers.Redis) *redis.Client { return r.Client(t) },
@@ -48,7 +48,7 @@ func TestLeaseWithoutWaitersHoldsUpNoInstance(t *testing.T) {
 			b, _ := instance(t, r, over(10*time.Second))
 			joined(t, "warm", a, b)
 			o := &counter{takes: 2 * time.Millisecond}
-			for i := range 200 { // most of what is asked for is absent: leases are asked for at once
+			for i := range 200 { // most of the keys are absent: leases are asked for at once
 				mustGet(t, a, fmt.Sprint("cold ", i), o.load)
 			}
 			const keys = 40

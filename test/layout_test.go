@@ -146,7 +146,7 @@ func asked() map[string]func(*testing.T, *redis.Tier) string {
 	}
 }
 
-// TestPromotedReplicaIsNotBelieved promotes a replica that has not heard of the
+// TestPromotedReplicaIsNotBelieved promotes a replica that does not know the
 // last drops.
 func TestPromotedReplicaIsNotBelieved(t *testing.T) {
 	for name, ask := range asked() {
@@ -292,7 +292,7 @@ func TestLostDropsOfTagsCountAsJustHappened(t *testing.T) {
 			before := position(t, tier)
 			lose(t, c)
 			if _, err := tier.Tags(t.Context(), []string{"a"}); err != nil {
-				t.Logf("first asked: %v", err) // what is somebody else's may cost one error
+				t.Logf("first asked: %v", err) // a foreign or lost table of tags may cost one error
 			}
 			tags, err := tier.Tags(t.Context(), []string{"a", "b"})
 			if err != nil || len(tags) != 2 {
@@ -369,8 +369,8 @@ func TestTierNoticesThatScriptsAreNotPermitted(t *testing.T) {
 	}
 }
 
-// commandStats is what the server has counted for commands that begin like
-// this.
+// commandStats returns the counters of the server for commands whose names
+// begin with name.
 func commandStats(t *testing.T, c *redis.Client, name string) (found string) {
 	t.Helper()
 	text, err := mustDo(t, c, "INFO", "commandstats").String()
@@ -407,7 +407,7 @@ func TestWithoutScriptsAllConcurrentDropsSucceed(t *testing.T) {
 }
 
 // TestEntryOfWhichAllIsOverStillEnds stores beside values of two retired types,
-// which are all that is left of the entry when they are taken out.
+// which have ended. They must be taken out, and the entry must keep an end.
 func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
 	for _, noScripts := range []bool{false, true} {
 		r := servers.StartRedis(t)
@@ -426,7 +426,7 @@ func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
 		fill(t, bind(1), "k", "a", 30*time.Millisecond)
 		fill(t, bind(2), "k", "b", 30*time.Millisecond)
 		c := r.Client(t)
-		// Who reads takes a life for over a little before the server does.
+		// A reader takes a life for over a little before the server does.
 		over := serverTime(t, c).Add(30 * time.Millisecond)
 		eventually(t, "the other types' lives are over", func() bool { return serverTime(t, c).After(over) })
 		if v := held(t, bind(1), "k") + held(t, bind(2), "k"); v != "" {
@@ -510,7 +510,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 	}
 }
 
-// allHeld is what is held under several keys.
+// allHeld returns the values of several keys, separated by spaces.
 func allHeld(t *testing.T, tier *redis.Tier, keys ...string) string {
 	t.Helper()
 	held, err := tier.Get(t.Context(), keys)

@@ -8,10 +8,10 @@ import (
 )
 
 // Histories of one key of one instance, for the checker of linearizability by
-// Horn and Kroening as porcupine implements it. Every value that is written or
-// loaded is another number, and a load is called by the number that it brings.
+// Horn and Kroening as porcupine implements it. Every written or loaded value
+// is another number, and a load is called by the number that it brings.
 
-// act is what an operation of a history did.
+// act is the effect of an operation in a history.
 type act uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	begun
 	// brought is its end, from the Loader on, if it brought a value.
 	brought
-	// failed is its end, or what those got who have joined it, if it did not.
+	// failed is its end if the Loader failed. A caller that joined it counts as a read of n.
 	failed
 	// unfound is its end if the origin has no such key.
 	unfound
@@ -44,7 +44,7 @@ func (a act) String() string {
 	return [...]string{"read", "missed", "wrote", "dropped", "opened", "closed", "begun", "brought", "failed", "unfound", "updating", "updated"}[a]
 }
 
-// event is an operation of a history: what it did, with which number.
+// event is an operation of a history: its effect, and the number of its value.
 type event struct {
 	act act
 	n   int64
@@ -52,25 +52,25 @@ type event struct {
 
 func (e event) String() string { return fmt.Sprint(e.act, " ", e.n) }
 
-// register is what a cache may have of a key. It is not changed once it is a
-// state.
+// register is the possible content of a cache for a key. It is a state of the
+// model, and never changed: each step makes another one.
 type register struct {
-	values []int64   // that may be read, in order; several only if writes take steps
+	values []int64   // callers may read these, in order; several only if writes take steps
 	loads  []int64   // that may still store, in order
-	mixed  []int64   // those of them that began while a write was open
-	writes []writing // that are open, in order of their numbers
+	mixed  []int64   // loads of these that began while a write was open
+	writes []writing // open ones, in order of their numbers
 }
 
-// writing is a write that is open.
+// writing is an open write.
 type writing struct {
 	n      int64
-	values []int64 // that are as new, or may be
+	values []int64 // values as new as n, or perhaps so
 	loads  []int64 // begun since
 }
 
 // rules are how strict a model is.
 type rules struct {
-	// keeps says that nothing is evicted: what has been missed is gone.
+	// keeps says that nothing is evicted: after a miss, the older value is gone.
 	keeps bool
 	// one says that a load begins when no other is under way.
 	one bool
@@ -167,9 +167,9 @@ func (r register) end(n int64) register {
 	return r
 }
 
-// store lets load n store what it has brought, or not. A write that was open
-// when it began, or is, may have been before it in one place and after it in
-// another: then what the two have brought is there side by side.
+// store returns the states after load n: it may have stored its value, or not.
+// A write that is open, or was open when the load began, may have been before
+// it in one place and after it in another. Then the values of both are there side by side.
 func (r register) store(n int64) []register {
 	mixed := slices.Contains(r.mixed, n)
 	r = r.end(n)
@@ -211,8 +211,8 @@ func (r register) open(n int64) register {
 	return r
 }
 
-// close ends a write: what is older than that is gone, and so is the right of
-// loads that had begun before.
+// close ends a write: older values are gone, and loads that began before the
+// write lose the right to store.
 func (r register) close(n int64) register {
 	i := slices.IndexFunc(r.writes, func(w writing) bool { return w.n == n })
 	w := r.writes[i]

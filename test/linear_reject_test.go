@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// span is an operation of a history that is written down.
+// span is an operation of a written history.
 type span struct {
 	from, to int64
 	event
@@ -82,8 +82,8 @@ func TestModelOfAnInstanceTellsRightFromWrong(t *testing.T) {
 	}
 }
 
-// resurrecting is a cache whose loads store what they bring whatever has
-// happened meanwhile, as those do who read, load and set by themselves.
+// resurrecting is a cache with loads that store their value even after a drop
+// or a write, as programs do that read, load and set by themselves.
 type resurrecting struct{ *strata.Cache[string, int64] }
 
 // GetOrLoad loads for each caller.
@@ -98,8 +98,8 @@ func (c resurrecting) GetOrLoad(ctx context.Context, key string, load strata.Loa
 	return v, err
 }
 
-// joining is a cache whose loads are joined whatever has happened since they
-// began, as a bare singleflight does it. They store nothing.
+// joining is a cache with loads that callers join even after a drop or a write,
+// as with a bare singleflight. The loads store nothing.
 type joining struct {
 	*strata.Cache[string, int64]
 	mu    sync.Mutex // guards below
@@ -112,7 +112,7 @@ type sharedLoad struct {
 	err  error
 }
 
-// GetOrLoad joins what is under way.
+// GetOrLoad joins the load under way, if there is one.
 func (c *joining) GetOrLoad(ctx context.Context, key string, load strata.Loader[string, int64], _ ...strata.CallOption) (int64, error) {
 	if v, ok := c.Get(ctx, key); ok {
 		return v, nil
@@ -137,7 +137,7 @@ func (c *joining) GetOrLoad(ctx context.Context, key string, load strata.Loader[
 	return l.v, l.err
 }
 
-// forgetful is a cache whose Invalidate does nothing, now and then.
+// forgetful is a cache with an Invalidate that does nothing now and then.
 type forgetful struct {
 	*strata.Cache[string, int64]
 	calls atomic.Int64
@@ -151,8 +151,7 @@ func (c *forgetful) Invalidate(ctx context.Context, keys ...string) error {
 	return c.Cache.Invalidate(ctx, keys...)
 }
 
-// TestHistoriesOfBrokenCachesAreRejected: within few histories, whatever
-// schedules they happen to have.
+// TestHistoriesOfBrokenCachesAreRejected: within few histories, under any schedules.
 func TestHistoriesOfBrokenCachesAreRejected(t *testing.T) {
 	const histories = 200
 	for name, broken := range map[string]func(*strata.Cache[string, int64]) subject{

@@ -32,7 +32,7 @@ const (
 	linearMost    = 200 // operations of a key in a history
 )
 
-// subject is a cache whose histories are judged.
+// subject is a cache under test: its histories are judged.
 type subject interface {
 	Get(ctx context.Context, key string, opts ...strata.CallOption) (int64, bool)
 	GetOrLoad(ctx context.Context, key string, load strata.Loader[string, int64], opts ...strata.CallOption) (int64, error)
@@ -52,7 +52,7 @@ type setting struct {
 	steps bool
 }
 
-// plainly switches off what answers with anything but what is held or loaded.
+// plainly switches off all answers but values in the cache and loaded ones.
 func plainly(o *strata.Options[string, int64]) {
 	o.TTL, o.RefreshAt, o.Stale = strata.NoExpiry, -1, strata.Stale{WhileRevalidate: -1, OnError: -1}
 	o.ErrorTTL, o.NotFoundTTL = -1, -1
@@ -76,9 +76,9 @@ func bounded(t *testing.T, entries int64) *strata.Cache[string, int64] {
 	return c
 }
 
-// TestInstanceIsLinearizable records what callers of one cache see who read,
-// load, write and drop a few keys at once, and looks for an order in which a
-// register would have given the same answers.
+// TestInstanceIsLinearizable records the answers to callers of one cache that
+// read, load, write and drop a few keys at once. It looks for an order in which
+// a register would have given the same answers.
 func TestInstanceIsLinearizable(t *testing.T) {
 	c := bounded(t, 100)
 	linear(t, c, setting{rules: rules{keeps: true, one: true}}, *linearHistories)
@@ -99,7 +99,7 @@ func TestInstanceThatEvictsIsLinearizable(t *testing.T) {
 
 // TestInstanceOnRedisIsARegularRegister does the same with Redis beneath an L1
 // that is too small. A write takes several steps then: while it runs, and only
-// then, callers may see its value and still others the one from before.
+// then, some callers may see its value and others still the former one.
 func TestInstanceOnRedisIsARegularRegister(t *testing.T) {
 	c, _ := instance(t, servers.StartRedis(t), func(o *strata.Options[string, int64]) {
 		plainly(o)
@@ -169,10 +169,10 @@ func linear(t *testing.T, c subject, s setting, histories int) {
 	}
 }
 
-// history is what was seen, by key.
+// history is the operations that callers noted, by key.
 type history map[string][]porcupine.Operation
 
-// wrong returns a key of which no order of calls explains what was seen.
+// wrong returns a key for which no order of the calls explains the answers.
 func (h history) wrong(t *testing.T, u rules) (key string) {
 	t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(h)) {
@@ -189,7 +189,7 @@ func (h history) wrong(t *testing.T, u rules) (key string) {
 	return ""
 }
 
-// explain writes down what was seen of a key.
+// explain writes down the operations of a key, and draws a picture of them.
 func (h history) explain(t *testing.T, u rules, key string) {
 	t.Helper()
 	ops := slices.Clone(h[key])
@@ -208,8 +208,7 @@ func (h history) explain(t *testing.T, u rules, key string) {
 	t.Logf("a picture, if the test keeps its files: %s", page)
 }
 
-// record lets callers use c at once, which is emptied before, and returns what
-// they have seen.
+// record empties c, lets callers use it at once, and returns the history of their calls.
 func record(t *testing.T, c subject, s setting, seed uint64, ids *atomic.Int64) history {
 	t.Helper()
 	if err := c.InvalidateAll(t.Context()); err != nil {
@@ -255,8 +254,8 @@ func record(t *testing.T, c subject, s setting, seed uint64, ids *atomic.Int64) 
 	return all
 }
 
-// caller uses a cache and notes what it sees. Its times are counts of what
-// happens to all callers.
+// caller uses a cache and notes its operations. Its times are ticks of a
+// counter that all callers share.
 type caller struct {
 	testing.TB
 	c     subject
@@ -313,8 +312,8 @@ func (e errLoad) Error() string { return fmt.Sprint("load ", e.n) }
 
 func (e errLoad) Is(target error) bool { return e.unfound && target == strata.ErrNotFound }
 
-// getOrLoad is one operation if it is answered by what is there, two if it has
-// loaded itself.
+// getOrLoad is one operation if it gets a value from the cache or from a load
+// of another caller, two if it has loaded itself.
 func (w *caller) getOrLoad(ctx context.Context, key string) {
 	var n, begin, end int64
 	takes, fate := time.Duration(w.rand.IntN(200))*time.Microsecond, w.rand.IntN(20)

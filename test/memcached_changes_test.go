@@ -85,8 +85,8 @@ func changesOfMemcached(t *testing.T, c *memcached.Client, prefix string) {
 }
 
 // TestMemcachedServersChangeUnderACache changes the list of two instances while they read and
-// drop: no call fails, and at the end both read what the origin has, also of servers that were
-// left out.
+// drop: no call fails, and at the end both read the values of the origin, also from servers
+// that were left out for a while.
 func TestMemcachedServersChangeUnderACache(t *testing.T) {
 	f := startMemcachedFleet(t)
 	bus := stratatest.NewBus()

@@ -135,7 +135,7 @@ func (f *memcachedFleet) readTheirs(t *testing.T, c *memcached.Client, keys []st
 	}
 }
 
-// readLost reads keys of a dead server, and a batch that has some of them.
+// readLost reads keys of a dead server, and a batch with some of them.
 func readLost(t *testing.T, c *memcached.Client, theirs, lost []string, d memcached.Dead) {
 	var ce *memcached.ConnError
 	v, err := c.AppendGet(t.Context(), nil, lost[0])
@@ -211,8 +211,8 @@ func bringsNoOldValue(t *testing.T, leave, comeBack func(*servers.Memcached)) {
 	agree(t, keys, one, other, instance, reads)
 }
 
-// agree waits until the drops of keys by one instance, whose server has come back, are
-// confirmed, and fails unless all instances serve version 2 then.
+// agree waits until the drops of keys by one instance are confirmed, after its server
+// has come back. It fails unless all instances serve version 2 then.
 func agree(t *testing.T, keys []string, one, other *strata.Cache[string, int64], instance func() *strata.Cache[string, int64], reads func(string, *strata.Cache[string, int64], int64)) {
 	t.Helper()
 	eventually(t, "the drops are confirmed", func() bool {

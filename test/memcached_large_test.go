@@ -17,7 +17,7 @@ import (
 )
 
 // TestNotModifiedMovesNoPayloadOfMemcached counts the bytes that memcached reads and writes for
-// ten instances that have a large value, after one of them has found that it has not changed.
+// ten instances with a large value, after one of them has found it unchanged.
 func TestNotModifiedMovesNoPayloadOfMemcached(t *testing.T) {
 	m := servers.StartMemcached(t)
 	const size, n = 500_000, 10

@@ -36,8 +36,8 @@ func TestMemcachedTierConformsWithoutOneServer(t *testing.T) {
 	})
 }
 
-// livingPart is a Tier whose keys and tags are on servers that answer: each has a suffix by
-// which it is. A drop of everything may not be told to the server that is dead.
+// livingPart is a Tier with its keys and tags on servers that answer: it adds suffixes to
+// each name until the name belongs to one of them. A drop of everything may miss the dead server.
 type livingPart struct {
 	*memcached.Tier
 	t     *testing.T
@@ -57,10 +57,11 @@ func (l *livingPart) Bind(s remote.Space) remote.Tier {
 	return nil
 }
 
-// living is added to a name until the server of that answers. No check has it in a name.
+// living is added to a name until the name belongs to a server that answers. No check
+// has it in a name.
 const living = "\x01living"
 
-// key returns a key that is on a server which answers.
+// key returns a variant of key on a server that answers.
 func (l *livingPart) key(key string) string {
 	const long = 1000 // bytes, of which the first are replaced
 	for n := range 100 {
@@ -198,7 +199,7 @@ func TestMemcachedServerThatComesBackHasMissedNoDrop(t *testing.T) {
 	}
 }
 
-// numbersOver returns an instance whose values are of a version.
+// numbersOver returns an instance that loads the current version as the value of each key.
 func numbersOver(t *testing.T, c *memcached.Client, bus *stratatest.Bus, version *atomic.Int64) *strata.Cache[string, int64] {
 	t.Helper()
 	x, err := strata.New(strata.Options[string, int64]{

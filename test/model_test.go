@@ -26,8 +26,8 @@ var (
 
 // TestModelMatchesRedis plays random lists of operations on stratatest.Tier and
 // on the tier of package redis with a real server, and compares all answers and
-// messages. So what the seeded schedules of the cache prove on the model holds
-// on Redis.
+// messages. So the properties that the seeded schedules of the cache prove on
+// the model hold on Redis, too.
 //
 // On Redis time passes by a script that makes everything in it older.
 func TestModelMatchesRedis(t *testing.T) {
@@ -36,8 +36,8 @@ func TestModelMatchesRedis(t *testing.T) {
 }
 
 // TestModelMatchesRedisWithoutScripts does the same where programs may run no
-// scripts. How long a lease that has run out is good is not compared: a key may
-// be remembered for longer.
+// scripts. It does not compare how long an expired lease is good: a key may be
+// remembered for longer.
 func TestModelMatchesRedisWithoutScripts(t *testing.T) {
 	r := servers.StartRedis(t)
 	root := r.Client(t)
@@ -164,7 +164,7 @@ func keysInOneLane() []string {
 }
 
 // randomSteps draws a list. Lives end half an hour past the hour, and time
-// passes by whole hours: what ends when does not depend on how fast a step is.
+// passes by whole hours, so the ends of lives do not depend on the speed of a step.
 func randomSteps(seed uint64) []step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	ops := []string{
@@ -195,7 +195,7 @@ func randomSteps(seed uint64) []step {
 		if op == "put" && r.IntN(20) == 0 {
 			s.fresh, s.left = 0, 0
 		}
-		s.drops = op == "put" && (i*7+int(seed))%5 == 0 // not drawn: seeds mean what they did
+		s.drops = op == "put" && (i*7+int(seed))%5 == 0 // not drawn, so that older seeds keep their lists
 		if op == "drop" {
 			s.hold, s.token = sometimes(), sometimes()
 		}
@@ -215,7 +215,7 @@ func randomSteps(seed uint64) []step {
 			s.nth = append(s.nth, max(0, r.IntN(5)-2))
 		}
 		if i > 1 && (op == "extend" || op == "put" && n == 1) && r.IntN(3) > 0 {
-			s.nth[0], s.id = 0, 0 // what must come together is rarely drawn together
+			s.nth[0], s.id = 0, 0 // steps that belong together are rarely drawn together
 			steps[i-1] = step{op: "acquire", view: s.view, keys: s.keys, left: life()}
 			if op == "extend" {
 				steps[i-2] = step{op: "drop", view: r.IntN(3), keys: s.keys, soft: true}
@@ -226,8 +226,8 @@ func randomSteps(seed uint64) []step {
 	return steps
 }
 
-// world is a tier with what can befall it, as the programs on it see it: two
-// value types in one process, and another process.
+// world is a tier with all events that can befall it. The programs on it see it
+// by its views: two value types in one process, and another process.
 type world struct {
 	views      []remote.Tier
 	bus        remote.Bus
@@ -238,7 +238,7 @@ type world struct {
 	restart    func() error
 }
 
-// spaces are those of the views of a world.
+// spaces returns the spaces of the views of a world.
 func spaces(name string) []remote.Space {
 	return []remote.Space{
 		{Name: name, Schema: 1, Instance: 1}, {Name: name, Schema: 2, Instance: 2}, {Name: name, Schema: 1, Instance: 3},
@@ -328,9 +328,9 @@ type place struct {
 
 func (s step) schema() uint64 { return spaces("")[s.view].Schema }
 
-// player writes what comes of steps so that it can be compared: random numbers
-// are named in the order in which they appear, times are rounded up to half
-// hours, and clocks count from the first since the last restart.
+// player writes the results of steps so that they can be compared: random
+// numbers are named in the order in which they appear, times are rounded up to
+// half hours, and clocks count from the first since the last restart.
 type player struct {
 	testing.TB
 	world
@@ -341,13 +341,13 @@ type player struct {
 	lanes  []remote.LaneVersion // of the last position
 	heard  chan remote.Message
 	beats  int
-	late   bool // use leases that have run out
+	late   bool // use expired leases
 	now    time.Duration
 	ends   map[uint64]time.Duration // of leases
 }
 
-// play returns a line per step: what was answered and announced. Unless late is
-// set, leases that have run out are not used.
+// play returns a line per step: its answers and its messages. Unless late is
+// set, expired leases are not used.
 func play(t *testing.T, w world, late bool, steps []step) (lines []string) {
 	p := &player{
 		TB: t, world: w, rights: map[string][]remote.Lease{}, ids: map[place][]remote.ID{},
@@ -441,7 +441,7 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	}
 }
 
-// acquired writes what was answered for the i-th key of a step.
+// acquired writes the answer for the i-th key of a step.
 func (p *player) acquired(s step, h remote.Held, l remote.Lease, i int) string {
 	p.ends[l.Token] = p.now + s.left
 	return p.held(h) + ", " + p.lease(s.keys[i], l)
@@ -556,8 +556,8 @@ func (p *player) at(clock uint64) string {
 	return fmt.Sprint(int64(clock - *p.clock))
 }
 
-// dropAt writes the clock of a drop that may never have been: what is known of
-// tags begins where clocks are counted from.
+// dropAt writes the clock of the last drop of a tag, or never if it is zero or
+// the clock from which the others count: a tier that knows of no drop answers with that one.
 func (p *player) dropAt(clock uint64) string {
 	if at := p.at(clock); clock != 0 && at != "0" {
 		return at
@@ -615,7 +615,8 @@ func (p *player) position(w remote.Position) string {
 	return answer
 }
 
-// messages returns what was announced by now.
+// messages returns all messages announced so far. A heartbeat with a mark of
+// its own comes behind them.
 func (p *player) messages() (all string) {
 	p.beats++
 	mark := fmt.Sprint(p.beats)

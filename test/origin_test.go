@@ -63,7 +63,7 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Connections that were closed may take a moment to be free again.
+	// Closed connections may take a moment to be free again.
 	var cached *origin.Origin
 	eventually(t, "the database has connections again", func() bool {
 		var err error

@@ -72,8 +72,8 @@ func TestPausedRedisCostsAMissOneTimeoutAndAHitNothing(t *testing.T) {
 	if n := line.Writes.Load() - before; n != 0 || failed.Load() != 0 {
 		t.Errorf("%d writes, %d errors for 1000 hits", n, failed.Load())
 	}
-	// A miss has three or four things to ask of L2. That it waits for one only
-	// shows in the errors, and in time well below what two would take.
+	// A miss has three or four things to ask of L2. The number of errors shows
+	// that it waits for one of them only, and so does a time well below two timeouts.
 	for _, key := range []string{"a", "b", "c"} {
 		failed.Store(0)
 		start := time.Now()

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pausedReader is set in the environment of the process that is paused.
+	// pausedReader is set in the environment of the process to pause.
 	pausedReader = "STRATA_PAUSED_READER"
 	// pauses is the number of pauses that must fall into the life of an entry.
 	pauses = 20
@@ -82,8 +82,9 @@ func TestTrap17PausedProcessDoesNotServeExpiredEntries(t *testing.T) {
 	}
 }
 
-// readUntilPaused reads entries over and over until their time is over, and
-// tells of each that was served later, after a pause.
+// readUntilPaused reads entries over and over until their time is over. It
+// prints the number of hits after the end of an entry, for each entry with a
+// pause in its life.
 func readUntilPaused(t *testing.T) {
 	c, err := strata.New(strata.Options[string, int]{Name: "paused", TTL: shortTTL, Jitter: -1})
 	if err != nil {

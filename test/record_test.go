@@ -18,7 +18,7 @@ var rerecord = flag.Bool("record", false, "write what a real server says to redi
 const conversations = "../redis/testdata/conversations"
 
 // TestRecordedConversationsEqualThoseOfARealServer plays them with a real server,
-// and compares what the client makes of it with what was recorded.
+// and compares the results of the client with the recorded ones.
 func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
 	for _, p := range recorded.Plays() {
 		t.Run(p.Name, func(t *testing.T) {

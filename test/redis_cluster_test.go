@@ -155,7 +155,7 @@ func load(workers int, step func(worker, n int)) (stop func() int64) {
 }
 
 // TestSlotMovesUnderLoadAndNoCallFails has callers that each own some keys of
-// one slot, and of others: what they read must be what they wrote last.
+// one slot, and of others: a read must return the last value that its caller wrote.
 func TestSlotMovesUnderLoadAndNoCallFails(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	c := k.Client(t)
@@ -207,8 +207,8 @@ func TestSlotMovesUnderLoadAndNoCallFails(t *testing.T) {
 	}
 }
 
-// TestKilledPrimaryUnderLoad: reads, and writes that were not sent, go on once
-// a replica has taken over.
+// TestKilledPrimaryUnderLoad: reads, and writes that had not been sent, go on
+// once a replica has taken over.
 func TestKilledPrimaryUnderLoad(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
 	c := k.Client(t)
@@ -256,8 +256,8 @@ func TestKilledPrimaryUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPausedPrimaryUnderLoad: nothing tells that a stopped server is gone, but
-// those who wait for its replies.
+// TestPausedPrimaryUnderLoad: no error tells that a stopped server is gone.
+// Only callers that wait for its replies find out.
 func TestPausedPrimaryUnderLoad(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
 	c := k.Client(t)
@@ -286,7 +286,7 @@ func TestPausedPrimaryUnderLoad(t *testing.T) {
 		t.Errorf("answered after %v", took)
 	}
 	k.Nodes[1].Continue()
-	// The one that was stopped is a replica by and by, and says so.
+	// The stopped server becomes a replica by and by, and says so.
 	eventually(t, "the former primary follows its successor", func() bool {
 		return k.Owner(1, key) != 1
 	})

@@ -39,7 +39,8 @@ func TestEarlyRefreshIsOneLoadInTheCluster(t *testing.T) {
 	wg.Wait()
 	for _, c := range caches {
 		eventually(t, "the new value is served", func() bool {
-			// What an instance had from L2 is due when it thinks that the server does.
+			// An entry from L2 becomes due by the instance's own estimate of the
+			// server's clock, which may be a little late.
 			return mustGet(t, c, "k", o.load) == 2
 		})
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// traffic is an even stream of reads of entries that are warm, a hundredth of
-// them of keys that were not read before.
+// traffic is an even stream of reads of warm entries, a hundredth of them of
+// keys that were not read before.
 type traffic struct {
 	*testing.T
 	c      *strata.Cache[string, int64]
 	raw    *redis.Client
 	keys   []string
-	load   strata.Loader[string, int64] // of keys that are warm
+	load   strata.Loader[string, int64] // of the warm keys
 	n      int                          // reads so far
 	next   int                          // of keys
 	missed int
@@ -33,7 +33,7 @@ const (
 	missEvery = 100
 )
 
-// stream is what a part of the traffic came to.
+// stream is the result of a part of the traffic.
 type stream struct {
 	reads, commands int64
 	took            time.Duration
@@ -60,8 +60,8 @@ func (f *traffic) commands() int64 {
 	return n
 }
 
-// flow reads tick by tick until done, which is asked after each, says so. What
-// a slow machine does not manage in a tick is not made up for.
+// flow reads tick by tick until done, which it asks after each, returns true.
+// Ticks that a slow machine misses are not made up for.
 func (f *traffic) flow(done func(reads int) bool) (s stream) {
 	f.Helper()
 	tick := time.NewTicker(tickEvery)
@@ -101,10 +101,10 @@ func (f *traffic) read() {
 // pass is enough reads to read each key.
 func (f *traffic) pass(reads int) bool { return reads >= len(f.keys)*missEvery/(missEvery-1)+missEvery }
 
-// TestRejoinReloadsMissedKeysAndLeavesRedisInPeace cuts the bus of an
-// instance with 100 000 entries while another invalidates 10 of them. When it
-// is back, those are loaded again, what shares a lane with them is confirmed by
-// L2, and all else is served as before.
+// TestRejoinReloadsMissedKeysAndLeavesRedisInPeace cuts the bus of an instance
+// with 100 000 entries while another invalidates 10 of them. When it is back,
+// those are loaded again, L2 confirms the entries that share a lane with them,
+// and all else is served as before.
 func TestRejoinReloadsMissedKeysAndLeavesRedisInPeace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

@@ -27,8 +27,8 @@ import (
 // fewArguments is the bound of a command on some hosted servers.
 const fewArguments = 3999
 
-// restricted are servers that permit less than Redis does. Commands that are renamed
-// away are unknown to the server.
+// restricted are servers that permit less than Redis does. The server does not know
+// commands that were renamed away.
 var restricted = []struct { // read-only
 	name    string
 	without string
@@ -99,7 +99,7 @@ func withoutCommands(t *testing.T, commands []string) *servers.Redis {
 	return servers.StartRedis(t, args...)
 }
 
-// withoutLua starts a server that has unloaded its engine, which only Valkey can.
+// withoutLua starts a server and unloads its engine, which only Valkey can.
 func withoutLua(t *testing.T) (string, error) {
 	program, err := servers.Program("redis-server", "redis-server")
 	if err != nil {
@@ -182,7 +182,7 @@ type counted struct {
 
 func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	_, _ = c.copy.Write(p[:n]) // a command that was cut is not counted
+	_, _ = c.copy.Write(p[:n]) // a command in pieces is not counted
 	return n, err
 }
 

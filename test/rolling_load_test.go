@@ -21,7 +21,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
-// The load on a service that is rolled.
+// The load on a service during a roll.
 const (
 	places  = 3  // of instances
 	prices  = 60 // keys
@@ -73,7 +73,7 @@ type serviceInstance struct {
 	read    [prices]atomic.Int64 // the least value that a read that begins now must have
 }
 
-// rolling is a service of some instances that is rolled under load.
+// rolling is a service of some instances that are replaced one by one under load.
 type rolling struct {
 	t        *testing.T
 	redis    string
@@ -152,7 +152,7 @@ func (r *rolling) replace(place int, version string) {
 }
 
 // read reads a price from an instance, and counts a wrong one: of another key, one that the
-// origin has not had yet, or one that is older than what the instance must have.
+// origin has not had yet, or one older than a value that the instance has had or was told of.
 func (r *rolling) read(i *serviceInstance, k int) int {
 	least := int(i.read[k].Load())
 	text, err := r.do(i, "/get", fmt.Sprint("price", k), "")

@@ -124,8 +124,8 @@ func (u *upgrade) drops(one, stored, other *process, line string, atOnce bool) {
 }
 
 // TestLargeValuesOfMemcachedAreUpgradedWithoutOldValues has both versions side by side with values
-// that have items of their own in this one. Each may load such a value of the other again, and
-// none gets an older one.
+// that are items of their own in this one. Each may load such a value of the other again, and none
+// gets an older one.
 func TestLargeValuesOfMemcachedAreUpgradedWithoutOldValues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")

@@ -23,8 +23,8 @@ import (
 // earlier is the last commit without services and announcements of programs.
 const earlier = "9167122"
 
-// checkout is the folder whose history has the earlier version: the root of this module, or, if
-// this is a copy without one, the folder that the variable STRATA_HISTORY names.
+// checkout is the folder with the earlier version in its history: the root of this module, or,
+// if this is a copy without history, the folder that the variable STRATA_HISTORY names.
 func checkout() string { return cmp.Or(os.Getenv("STRATA_HISTORY"), "..") }
 
 // lacks returns why a folder has no commit in its history, or an empty string.
@@ -185,7 +185,7 @@ func (p *process) wants(line, want string) {
 	}
 }
 
-// told is what was logged.
+// told returns the lines that the process has logged.
 func (p *process) told() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestClockThatWasSetBackProlongsNoHoldAndNoLease writes holds and leases as a
-// server has them whose clock has been set back by an hour since.
+// server has them after its clock was set back by an hour.
 func TestClockThatWasSetBackProlongsNoHoldAndNoLease(t *testing.T) {
 	const length = 300 * time.Millisecond
 	for name, client := range withAndWithoutScripts() {

@@ -25,7 +25,7 @@ import (
 var soakFor = flag.Duration("soak", 0, "for how long the client is kept busy; TestSoak is skipped if it is zero")
 
 // soak keeps a client busy in all ways while its connections are cut now and
-// then, and knows what it may not see: a value that is not that of its key.
+// then. It counts as wrong any value of another key.
 type soak struct {
 	c     *redis.Client
 	line  servers.Line
@@ -38,8 +38,8 @@ type soak struct {
 
 const soakKeys = 400
 
-// soakKey returns a key and what it holds: its name, again and again. A few hold
-// much.
+// soakKey returns a key and its value: the name of the key, again and again. A
+// few values are large.
 func soakKey(i int) (key, value string) {
 	key = fmt.Sprintf("soak:%d", i)
 	size := i * i % 3000
@@ -54,7 +54,7 @@ func soakKey(i int) (key, value string) {
 	return key, strings.Repeat(key+",", size/len(key)+1)
 }
 
-// is counts a value that is none of the key's.
+// is counts a value of another key as wrong.
 func (s *soak) is(i int, got []byte) error {
 	if _, want := soakKey(i); string(got) != want {
 		s.wrong.Add(1)
@@ -220,7 +220,7 @@ func (s *soak) listen() {
 		case e.Kind == redis.Received:
 			var n int
 			fmt.Sscan(string(e.Payload), &n)
-			// What was not published, because the call failed, was not lost.
+			// Messages of failed calls may not have been published, so gaps are no losses.
 			if last >= 0 && n <= last {
 				s.wrong.Add(1)
 				s.t.Errorf("%d came behind %d", n, last)
@@ -244,7 +244,7 @@ func (s *soak) cut() {
 	}
 }
 
-// state is what must not grow.
+// state is the resources of the process that must not grow.
 type state struct {
 	heap       uint64
 	goroutines int
@@ -252,14 +252,14 @@ type state struct {
 
 func look() state {
 	runtime.GC()
-	runtime.GC() // what pools held is gone after the second
+	runtime.GC() // memory of pools is freed by the second
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return state{m.HeapAlloc, runtime.NumGoroutine()}
 }
 
 // TestSoak is clean if no call gets a foreign value, and memory and goroutines
-// are in the end what they were after a fifth of the time.
+// are in the end the same as after a fifth of the time, or nearly so.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("-soak=10m")

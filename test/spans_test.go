@@ -36,7 +36,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// spanned is a service of two instances with two caches each, all of whose spans are kept.
+// spanned is a service of two instances with two caches each. It keeps all spans.
 type spanned struct {
 	provider *sdktrace.TracerProvider
 	spans    *tracetest.SpanRecorder
@@ -133,7 +133,7 @@ func (s *spanned) work(t *testing.T, d time.Duration) {
 	})
 }
 
-// call makes one call of a cache, within a span of the caller if that is watched.
+// call makes one call of a cache, within a span of the caller if watched is set.
 func (s *spanned) call(t *testing.T, c *strata.Cache[string, int], i int, watched bool) {
 	ctx := t.Context()
 	if watched {

@@ -18,7 +18,7 @@ import (
 )
 
 // calmCluster starts a cluster of three for a test that runs beside others. None
-// of its nodes takes another one for dead that is only slow.
+// of its nodes takes a slow one for dead.
 func calmCluster(t *testing.T, replicasEach int) *servers.Cluster {
 	t.Helper()
 	k := servers.StartCluster(t, 3, replicasEach)
@@ -80,9 +80,9 @@ func namesOn(k *servers.Cluster, node, n int) (names []string) {
 	return names
 }
 
-// TestPromotedReplicaOfAClusterIsNotBelieved has a replica take over that has
-// not heard of the last drops in its lanes. The word of the name space, which is
-// with another node most times, tells nothing of that.
+// TestPromotedReplicaOfAClusterIsNotBelieved has a replica take over that does
+// not know the last drops in its lanes. The namespace state is on another node
+// most times, so it tells nothing about these drops.
 func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
 	for i := range k.Nodes {
@@ -90,7 +90,7 @@ func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
 	}
 	type trial struct {
 		what, name  string
-		there, gone *redis.Tier // who is there all the time, and who drops
+		there, gone *redis.Tier // the one that stays all the time, and the one that drops
 		before      remote.Position
 		ask         func(*testing.T, *redis.Tier) string
 	}
@@ -142,8 +142,8 @@ func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
 	}
 }
 
-// replicated waits until the replica of a node has all that was written to it. WAIT would
-// be about the writes of its own connection.
+// replicated waits until the replica of a node has all its writes. WAIT would only be
+// about the writes of its own connection.
 func replicated(t *testing.T, k *servers.Cluster, node int) {
 	t.Helper()
 	eventually(t, "the replica has it", func() bool {
@@ -166,7 +166,7 @@ func mustInt(t *testing.T, r redis.Reply) int64 {
 	return n
 }
 
-// TestCachesAgreeOnACluster is what caches on one server are tried with.
+// TestCachesAgreeOnACluster puts caches on a cluster through the trials for one server.
 func TestCachesAgreeOnACluster(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	for name, try := range map[string]func(*testing.T, server){
@@ -185,7 +185,7 @@ func TestInvalidateAllReachesOtherInstancesOnACluster(t *testing.T) {
 	invalidateAll(t, calmCluster(t, 0))
 }
 
-// keyIn returns a key of a cache that is on a node.
+// keyIn returns a key that belongs to a given node for a cache of that name.
 func keyIn(k *servers.Cluster, c *redis.Client, name string, node int) string {
 	tier := redis.NewTier(c)
 	for i := 0; ; i++ {
@@ -196,9 +196,9 @@ func keyIn(k *servers.Cluster, c *redis.Client, name string, node int) string {
 	}
 }
 
-// TestCachesOutliveAFailoverThatLosesADrop: the one that was cut off from the
-// bus when the drop was made, and a newcomer, learn from the cluster that it
-// may have lost something.
+// TestCachesOutliveAFailoverThatLosesADrop: an instance that was cut off from
+// the bus at the time of the drop, and a newcomer, learn from the cluster that
+// it may have lost something.
 func TestCachesOutliveAFailoverThatLosesADrop(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
 	line := &servers.Line{}
@@ -301,10 +301,10 @@ func (a asking) Position(ctx context.Context) (remote.Position, error) {
 }
 
 // TestDropsOnAllNodesAreNoAlarm has several instances drop keys everywhere, as
-// fast as they can: what is read of the lanes is never of one moment, and
-// messages of different nodes overtake each other. On a busy machine a message
-// is half a second late at times and counts as missed, so one of three tries
-// must pass.
+// fast as they can. The lanes that one read returns are never of one moment,
+// and messages of different nodes overtake each other. On a busy machine a
+// message is half a second late at times and counts as missed, so one of three
+// tries must pass.
 func TestDropsOnAllNodesAreNoAlarm(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	var asked atomic.Int64
@@ -328,8 +328,8 @@ func TestDropsOnAllNodesAreNoAlarm(t *testing.T) {
 	}
 }
 
-// dropEverywhere drops keys for five seconds, and says what the instances took
-// for an alarm.
+// dropEverywhere drops keys for five seconds, and returns the signs by which
+// instances took this for an alarm: too many questions, missed messages, gaps.
 func dropEverywhere(t *testing.T, caches []*strata.Cache[string, int64], asked *atomic.Int64) (alarms []string) {
 	t.Helper()
 	alarm := func(format string, args ...any) { alarms = append(alarms, fmt.Sprintf(format, args...)) }
@@ -361,9 +361,9 @@ func dropEverywhere(t *testing.T, caches []*strata.Cache[string, int64], asked *
 	return alarms
 }
 
-// TestValueThatComesBackWithItsSlotIsNotBelieved: its slot went to another
-// server, where it was dropped; a replica that has not heard of that took over;
-// and the slot came back.
+// TestValueThatComesBackWithItsSlotIsNotBelieved: the slot of a value went to
+// another server, which dropped the value. A replica took over there without
+// knowledge of the drop, and the slot came back.
 func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
 	name := namesOn(k, 0, 3)[2] // with the word on the node 0, which lives on
@@ -401,8 +401,8 @@ func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestScriptsAreCarriedOutWholeInASlotThatMoves: there a server takes a key that
-// a script has emptied for one that has moved, and ends the script.
+// TestScriptsAreCarriedOutWholeInASlotThatMoves: in such a slot a server takes a
+// key that a script has emptied for a moved one, and ends the script.
 func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	tier := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "shared", Schema: 1}).(*redis.Tier)

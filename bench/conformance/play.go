@@ -33,8 +33,7 @@ type Scenario struct {
 	ID string
 	// Title is its row in the table.
 	Title string
-	// Story tells the calls that the scenario makes, and the result that it
-	// looks at.
+	// Story tells the calls that the scenario makes, and the result that it looks at.
 	Story string
 	// Scale has the possible outcomes, worst first.
 	Scale []Grade

@@ -19,8 +19,7 @@ const (
 )
 
 // Times of the scenarios. A load takes much longer than everything else in a
-// scenario, so steps that are quick, or that join it, have ample time on a busy
-// machine.
+// scenario, so steps that are quick, or that join it, have ample time on a busy machine.
 const (
 	slow  = 800 * time.Millisecond
 	quick = 50 * time.Millisecond

@@ -15,8 +15,7 @@ type Table struct {
 	Cells [][]Outcome
 }
 
-// Outcome returns the outcome of the named library in the scenario with that
-// ID.
+// Outcome returns the outcome of the named library in the scenario with that ID.
 func (t Table) Outcome(id, library string) (Outcome, bool) {
 	for i, s := range t.Scenarios {
 		for j, l := range t.Libraries {

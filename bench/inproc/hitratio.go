@@ -47,8 +47,7 @@ func players() []player {
 }
 
 // alone has one goroutine read each key and, if it is not there, write it.
-// Peers with buffers apply them before the next read, so that no hit is lost to
-// a delay.
+// Peers with buffers apply them before the next read, so that no hit is lost to a delay.
 func alone(p peers.Peer[uint64, uint64], keys []uint64, capacity int) (hits int, err error) {
 	c, err := p.Open(peers.Config{Capacity: capacity, Synchronous: true})
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/strata-cache/strata/bench/inproc"
 )
 
-// look plays a table at a small scale. It returns its output and its lines for
-// benchstat.
+// look plays a table at a small scale. It returns its output and its lines for benchstat.
 func look(t *testing.T, play func(inproc.Options) error, o inproc.Options) (printed, rounded string) {
 	t.Helper()
 	var out, lines strings.Builder

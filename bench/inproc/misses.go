@@ -141,8 +141,7 @@ func repeat(name string, call func(i int) error) way {
 	}}
 }
 
-// operations returns the rows. Reads of held keys come first, as misses evict
-// those keys.
+// operations returns the rows. Reads of held keys come first, as misses evict those keys.
 func (s *missSubjects) operations() []operation {
 	one, many := otter.LoaderFunc[uint64, uint64](loadOne), otter.BulkLoaderFunc[uint64, uint64](loadMany)
 	ours, theirs := make([]uint64, 0, missMany), make([]uint64, 0, missMany)

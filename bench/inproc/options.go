@@ -69,8 +69,7 @@ func (o Options) header(title string, what ...string) {
 	}
 }
 
-// samples are the measurements of one peer, one from each round, for an
-// operation.
+// samples are the measurements of one peer, one from each round, for an operation.
 type samples struct {
 	wall, cpu []float64 // ns
 	hits      float64   // share of reads
@@ -176,8 +175,7 @@ func (c cell) ratio(of func(*samples) float64, a, b string) (float64, bool) {
 	return of(x) / of(y), true
 }
 
-// geomean returns the geometric mean of the ratios of two rows over all cells
-// with both.
+// geomean returns the geometric mean of the ratios of two rows over all cells with both.
 func geomean(cells []cell, of func(*samples) float64, a, b string) float64 {
 	var xs []float64
 	for _, c := range cells {

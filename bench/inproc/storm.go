@@ -23,8 +23,7 @@ const (
 // numbers is a cache of the table of storms.
 type numbers = subject[uint64, uint64]
 
-// pair is the same operations on harmless keys and on the keys of a storm, on a
-// cache each.
+// pair is the same operations on harmless keys and on the keys of a storm, on a cache each.
 type pair struct {
 	name       string
 	goroutines int

@@ -27,8 +27,7 @@ type dialect struct {
 	getMany, putMany func(j *job) (commands, head []byte, n int)
 }
 
-// pieceSize is the size in bytes of the buffer for streams, and for replies with
-// many values.
+// pieceSize is the size in bytes of the buffer for streams, and for replies with many values.
 const pieceSize = 64 << 10
 
 func openFloor(d dialect) func(endpoint) (family, error) {
@@ -93,8 +92,7 @@ func (f *bare) setGet(j *job) call {
 	return f.answers(j, commands, append([]byte(f.ok), f.head(j.size)...))
 }
 
-// answers writes commands, for each of which the server replies with head and a
-// value.
+// answers writes commands, for each of which the server replies with head and a value.
 func (f *bare) answers(j *job, commands [][]byte, head []byte) call {
 	n := len(head) + j.size + 2
 	var bufs scratch
@@ -131,8 +129,7 @@ func (f *bare) setOne(j *job) call {
 	}
 }
 
-// acknowledge is ask for a command that the server answers with ok. buf has the
-// length of ok.
+// acknowledge is ask for a command that the server answers with ok. buf has the length of ok.
 func (f *bare) acknowledge(g int, command, buf []byte) error {
 	n, err := f.ask(g, command, buf, []byte(f.ok))
 	if err == nil {

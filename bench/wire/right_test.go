@@ -86,8 +86,7 @@ func (s *setting) holds(j *job) error {
 	return nil
 }
 
-// TestWrongValuesAreNoticed gives every kind of call other values than the
-// stored ones.
+// TestWrongValuesAreNoticed gives every kind of call other values than the stored ones.
 func TestWrongValuesAreNoticed(t *testing.T) {
 	j := newJob(1, 2, 4)
 	other := errors.New("other")

@@ -47,8 +47,7 @@ func openStrata(at endpoint) (family, error) {
 	}}}, nil
 }
 
-// The functions below make their closures once: closures are the caller's own
-// cost.
+// The functions below make their closures once: closures are the caller's own cost.
 
 func strataGetAll(c *redis.Client) func(context.Context, []string, see) error {
 	p := c.Pipeline()

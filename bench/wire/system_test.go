@@ -43,8 +43,7 @@ func systemOf(name string) *system {
 	return memcachedSystem
 }
 
-// server is a running server: the benchmark fills it, empties it and looks at
-// it.
+// server is a running server: the benchmark fills it, empties it and looks at it.
 type server interface {
 	pid() int
 	version(ctx context.Context) string

@@ -41,8 +41,7 @@ func getTo(s subject) op   { return s.getTo }
 func setFrom(s subject) op { return s.setFrom }
 func setGet(s subject) op  { return s.setGet }
 
-// redisTables returns all tables of Redis. depths are the lengths of redjet's
-// pipelines.
+// redisTables returns all tables of Redis. depths are the lengths of redjet's pipelines.
 func redisTables(depths ...int) []table {
 	all := []table{{
 		path: "sequential", title: "one goroutine, server and client on a processor each",
@@ -147,8 +146,7 @@ func (k contextKind) title() string {
 // patience is more than any call takes.
 const patience = time.Minute
 
-// with returns c with contexts of the kind, and a function that ends these
-// contexts.
+// with returns c with contexts of the kind, and a function that ends these contexts.
 func (k contextKind) with(c call, goroutines int) (f func(g, i int) error, end func()) {
 	switch k {
 	case fresh:

@@ -11,8 +11,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// Two caches share a tier and a bus. Here both come from stratatest and need no
-// server.
+// Two caches share a tier and a bus. Here both come from stratatest and need no server.
 func Example_caches() {
 	ctx := context.Background()
 	tier, hub := stratatest.NewTier(), stratatest.NewBus()

@@ -22,8 +22,7 @@ func request(s http.Handler, method, target, body string) string {
 	return strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body))
 }
 
-// A service reads through the cache, and drops the key of each user that it
-// writes.
+// A service reads through the cache, and drops the key of each user that it writes.
 func Example_service() {
 	ctx := context.Background()
 	db := newTable()

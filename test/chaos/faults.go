@@ -27,11 +27,9 @@ type window struct {
 // fault is a disturbance of the cluster for a while.
 type fault struct {
 	window
-	// uses names the parts of the cluster that no other fault may touch
-	// meanwhile.
+	// uses names the parts of the cluster that no other fault may touch meanwhile.
 	uses []string
-	// lasts is the time between begin and end, which themselves do not wait for
-	// long.
+	// lasts is the time between begin and end, which themselves do not wait for long.
 	lasts      time.Duration
 	begin, end func()
 }

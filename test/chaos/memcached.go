@@ -36,8 +36,7 @@ func (r *run) unheard() time.Duration {
 	return 0
 }
 
-// has reports whether the run has the servers that a fault of this name is
-// about.
+// has reports whether the run has the servers that a fault of this name is about.
 func (r *run) has(fault string) bool {
 	if slices.Contains([]string{"mcstop", "mckill"}, fault) {
 		return r.o.Memcached > 0

@@ -33,8 +33,7 @@ type Options struct {
 	Rate    float64
 	// Every is the mean time between faults; zero means none.
 	Every time.Duration
-	// Only names the kinds of faults to draw, separated by commas; empty means
-	// all.
+	// Only names the kinds of faults to draw, separated by commas; empty means all.
 	Only string
 	// Strict lets instances serve nothing from L1 while their bus is silent.
 	Strict bool
@@ -47,11 +46,9 @@ type Options struct {
 	// Repoint lets the addresses of Redis lead to the replica, which is promoted, while the
 	// former primary lives on. Some connections stay there.
 	Repoint bool
-	// Memcached is the number of servers of memcached that are L2; zero means
-	// Redis.
+	// Memcached is the number of servers of memcached that are L2; zero makes Redis L2.
 	Memcached int
-	// Alone runs without a bus: Memory.TTL then bounds the life of entries in
-	// L1.
+	// Alone runs without a bus: Memory.TTL then bounds the life of entries in L1.
 	Alone bool
 	// Break names the way in which the cache is broken; see [cluster.Config].
 	Break string
@@ -72,8 +69,7 @@ const (
 	notice = 4 * time.Second
 	// unconfirmed is the time for which it may then serve its entries.
 	unconfirmed = 30 * time.Second
-	// slow is the longest time between a read of L2 and the storing of its
-	// value in L1.
+	// slow is the longest time between a read of L2 and the storing of its value in L1.
 	slow = 2 * time.Second
 	// retry is how long a drop that failed may be pending, faults of the
 	// longest kind included.

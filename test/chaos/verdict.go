@@ -10,8 +10,7 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// gather makes a history of the records of the origin, the workers and the
-// injector.
+// gather makes a history of the records of the origin, the workers and the injector.
 func (r *run) gather() (h *checker.History, logs []*cluster.Log) {
 	for _, l := range r.lives {
 		log, err := cluster.ReadLog(l.path, l.instance)
@@ -167,8 +166,7 @@ func (r *run) markSuspect(l *life, log *cluster.Log, gaps []window) {
 	}
 }
 
-// excuseLoads adds the excuses for loads that follow from the records of a
-// worker.
+// excuseLoads adds the excuses for loads that follow from the records of a worker.
 func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	for _, s := range log.Left {
 		e := checker.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
@@ -231,8 +229,7 @@ func (r *run) promise(ttl time.Duration) checker.Promise {
 		// An instance that joins may still miss messages on their way, so the
 		// delay is added to the time in which it must notice a change.
 		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
-		// A refresh begins at 8/10 of the TTL, less the time of a value on its
-		// way.
+		// A refresh begins at 8/10 of the TTL, less the time of a value on its way.
 		TTL: ttl*8/10 - 100*time.Millisecond,
 	}
 	if r.o.Strict {
@@ -314,8 +311,7 @@ func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 }
 
 // unmarked reports values that an instance served without the mark Degraded,
-// although they were so old that it must have known by then that it hears
-// nothing.
+// although they were so old that it must have known by then that it hears nothing.
 func (r *run) unmarked(h *checker.History, logs []*cluster.Log) {
 	const old = checker.Time(notice + delay)
 	part := checker.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}

@@ -18,8 +18,7 @@ import (
 const (
 	key = "user:7"
 	// ttl is the life of the value that expires before the stampede. The value
-	// that the stampede loads must outlive the stampede, or it would be loaded
-	// again.
+	// that the stampede loads must outlive the stampede, or it would be loaded again.
 	ttl     = 50 * time.Millisecond
 	longTTL = time.Minute
 )

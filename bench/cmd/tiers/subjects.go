@@ -37,8 +37,7 @@ var errLoaded = errors.New("tiers: a read reached the origin, which has nothing 
 
 type cache = strata.Cache[string, rig.Profile]
 
-// subjects are the things that the rows measure: clients, caches and the
-// origin.
+// subjects are the things that the rows measure: clients, caches and the origin.
 type subjects struct {
 	ctx    context.Context
 	cfg    config
@@ -213,8 +212,7 @@ const (
 	warm        // all; but a gap of the bus has each entry confirmed by L2 once
 )
 
-// check returns an error if L1 answered another share of the reads than want
-// says.
+// check returns an error if L1 answered another share of the reads than want says.
 func (s *subjects) check(name string, want state, reads, hits int64) error {
 	wrong := want == cold && hits > 0 || want == warm && reads-hits > int64(s.cfg.keys)
 	if wrong {

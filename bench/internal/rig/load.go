@@ -32,8 +32,7 @@ type Load struct {
 type Run struct {
 	Calls int
 	Took  time.Duration
-	// Costs are the costs of all calls together, as far as the Load asks for
-	// them.
+	// Costs are the costs of all calls together, as far as the Load asks for them.
 	Costs Costs
 	times []time.Duration // of the timed calls, sorted
 }
@@ -85,8 +84,7 @@ func (l Load) Run(call func(g, i int) error) (Run, error) {
 	return sum(workers, took, l.spent().minus(before))
 }
 
-// spent returns the expenses of this process so far, as far as the load asks
-// for them.
+// spent returns the expenses of this process so far, as far as the load asks for them.
 func (l Load) spent() Costs {
 	switch {
 	case l.Costs:
@@ -136,8 +134,7 @@ func sum(workers []worker, took time.Duration, costs Costs) (Run, error) {
 	return r, errors.Join(errs...)
 }
 
-// clockCost returns the median duration of an empty interval, as the clock
-// tells it.
+// clockCost returns the median duration of an empty interval, as the clock tells it.
 func clockCost() time.Duration {
 	costs := make([]time.Duration, 1001)
 	for i := range costs {

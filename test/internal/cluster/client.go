@@ -19,8 +19,7 @@ var (
 	errStopped  = errors.New("stopped")
 )
 
-// sinceKey is the key under which a call's context has the time of its
-// beginning.
+// sinceKey is the key under which a call's context has the time of its beginning.
 type sinceKey struct{}
 
 // value returns the value in the cache for a version of key.
@@ -127,8 +126,7 @@ func (w *worker) all(ctx context.Context, r *rand.Rand, key string) {
 	w.fence([]checker.Fence{f}, func() error { return call(ctx) })
 }
 
-// hold drops key with a hold: for a while each reader loads it, since no load
-// is stored.
+// hold drops key with a hold: for a while each reader loads it, since no load is stored.
 func (w *worker) hold(ctx context.Context, key string) {
 	const d = 100 * time.Millisecond
 	if !w.write(key) {

@@ -2,6 +2,5 @@
 // their surroundings: an origin, proxies that fail on request, and the records
 // that the processes leave behind, also when they are killed.
 //
-// It needs Linux: its times come from CLOCK_MONOTONIC, which all processes of a
-// host share.
+// It needs Linux: its times come from CLOCK_MONOTONIC, which all processes of a host share.
 package cluster

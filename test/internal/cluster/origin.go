@@ -152,8 +152,7 @@ func (o *Origin) Writes() []checker.Write {
 	return append([]checker.Write(nil), o.writes...)
 }
 
-// Close ends the origin. Held reads must have been released, as Close waits for
-// them.
+// Close ends the origin. Held reads must have been released, as Close waits for them.
 func (o *Origin) Close() {
 	o.l.Close()
 	o.mu.Lock()

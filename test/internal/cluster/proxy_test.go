@@ -15,8 +15,7 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// echo starts a server that sends back each line that it gets, with name before
-// it.
+// echo starts a server that sends back each line that it gets, with name before it.
 func echo(t *testing.T, name string) (addr string) {
 	t.Helper()
 	var lc net.ListenConfig

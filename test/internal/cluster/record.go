@@ -170,8 +170,7 @@ type Span struct {
 	From, To checker.Time
 }
 
-// Opinion is the belief of an instance, from At on, that its bus is connected
-// or not.
+// Opinion is the belief of an instance, from At on, that its bus is connected or not.
 type Opinion struct {
 	At    checker.Time
 	Hears bool
@@ -188,13 +187,11 @@ type Log struct {
 	Loads, Unfinished []checker.Load
 	// Left are times in which callers who left may have been waiting for a
 	// load, or, for all keys, in which running loads could not be joined any
-	// more. Dropped are times in which a key was dropped beside the drops in
-	// Fences.
+	// more. Dropped are times in which a key was dropped beside the drops in Fences.
 	Left, Dropped []Span
 	// Stalls are times in which the process did not run, or not as it should.
 	Stalls []Span
-	// Asked repeats the reads that asked whether the instance calls the value
-	// degraded.
+	// Asked repeats the reads that asked whether the instance calls the value degraded.
 	Asked []checker.Read
 	// RemoteErrors are times at which L2 did not answer.
 	RemoteErrors []checker.Time

@@ -50,8 +50,7 @@ type Config struct {
 	// empty for none.
 	Break string
 
-	// TTL is the TTL of most entries, Short the TTL of entries with [Short]
-	// keys.
+	// TTL is the TTL of most entries, Short the TTL of entries with [Short] keys.
 	TTL, Short time.Duration
 	Lease      time.Duration
 	// Timeout bounds each operation on L2; zero means the cache's default.
@@ -239,8 +238,7 @@ func (w *worker) do(c Command) (a Answer) {
 	return a
 }
 
-// settle waits until all failed drops have succeeded. From its call on, loads
-// do not fail.
+// settle waits until all failed drops have succeeded. From its call on, loads do not fail.
 func (w *worker) settle(within time.Duration) (problem string) {
 	w.calm.Store(true)
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
@@ -269,8 +267,7 @@ func (w *worker) final() (problem string) {
 	return ""
 }
 
-// takesKey is the key under which a call's context has the duration of its
-// load.
+// takesKey is the key under which a call's context has the duration of its load.
 type takesKey struct{}
 
 // readAtOnce lets many callers read one key at once.
@@ -355,8 +352,7 @@ func (w *worker) watch(ctx context.Context) {
 }
 
 // Stalls returns a function to call every few milliseconds. It reports a time
-// of more than 250 ms without a call: the process did not run, or was kept
-// waiting.
+// of more than 250 ms without a call: the process did not run, or was kept waiting.
 func Stalls(c Clock) func() (s Span, yes bool) {
 	const most = checker.Time(250 * time.Millisecond)
 	last := c.Now()
