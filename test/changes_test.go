@@ -12,9 +12,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestChangesOfAClusterFollowItsSlots has an instance that asks for
-// nothing but changes: a slot moves, a drop happens
-// there, and a replica takes over.
+// TestChangesOfAClusterFollowItsSlots has an instance that asks for nothing but
+// changes, while a slot moves, a key in it is dropped, and a replica takes
+// over. Each of these must be a change.
 func TestChangesOfAClusterFollowItsSlots(t *testing.T) {
 	plainly := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
 	for name, change := range map[string][]func(*redis.Options){"scripts": nil, "plain": {plainly}} {
@@ -70,7 +70,7 @@ func changesOfASlot(t *testing.T, k *servers.Cluster, c *redis.Client) {
 	}
 	slot := slots.Of("strata:{n:234}lane")
 	from := k.Owner(0, "strata:{n:234}lane")
-	drop(t, tier, remote.Drop{Key: "k"}) // which makes the lane
+	drop(t, tier, remote.Drop{Key: "k"}) // makes the lane
 	position(t, tier)
 	before := settled()
 	k.Migrate(slot, from, (from+1)%3, nil)

@@ -64,7 +64,7 @@ func awaitDial(t *testing.T, c *redis.Client) {
 }
 
 // TestRestartOfTheServerCostsNoCall: each of the idle connections is dead, and
-// no call finds that out by failing.
+// no call fails because of that.
 func TestRestartOfTheServerCostsNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
 	c := server.Client(t)
@@ -151,7 +151,7 @@ func TestStoppedServerIsLeftInTime(t *testing.T) {
 	}
 }
 
-// neverEnding is a reader of as many bytes as are wanted.
+// neverEnding is a reader without an end.
 type neverEnding struct{}
 
 func (neverEnding) Read(p []byte) (int, error) {

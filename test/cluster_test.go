@@ -35,7 +35,7 @@ func instance[K comparable, V any](t testing.TB, r server, changes ...change[K, 
 	tier := r.Client(t, func(o *redis.Options) { o.DialContext = line.DialContext })
 	o := strata.Options[K, V]{Name: "shared", TTL: time.Hour, Jitter: -1}
 	o.Remote.Tier, o.Remote.Bus = redis.NewTier(tier), redis.NewBus(r.Client(t))
-	o.Remote.Timeout = 10 * time.Second // a busy machine is no dead server
+	o.Remote.Timeout = 10 * time.Second // so that a busy machine does not look like a dead server
 	for _, f := range changes {
 		f(&o)
 	}
@@ -337,13 +337,13 @@ func TestNotModifiedMovesNoPayloadToTenInstances(t *testing.T) {
 		if err := all[round].Expire(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range all { // that the entry here is stale
+		for _, c := range all { // each instance must know that its entry is stale
 			eventually(t, "the message is heard", func() bool { return c.Explain(t.Context(), "k").L1.Fresh <= 0 })
 		}
 		received()
 		for i, c := range all {
 			if i == n-1 && round%3 != 2 {
-				continue // it has the value from before three extensions then
+				continue // so in round 2 it has a value from before three extensions
 			}
 			if got := mustGet(t, c, "k", func(context.Context, string) (string, error) { return "", strata.ErrNotModified }); got != payload {
 				t.Fatalf("round %d: got %d bytes", round, len(got))
@@ -368,8 +368,8 @@ func TestNotModifiedMovesNoPayloadToTenInstances(t *testing.T) {
 	}
 }
 
-// TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt stores a value as versions
-// do that know nothing of the IDs which an extended value had.
+// TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt stores a value as earlier
+// versions do: they know nothing of the IDs that an extended value had.
 func TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt(t *testing.T) {
 	r := servers.StartRedis(t)
 	raw := r.Client(t)

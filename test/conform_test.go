@@ -72,8 +72,8 @@ func TestRedisTierConformsWithoutScripts(t *testing.T) {
 	})
 }
 
-// TestRedisTierConformsWithAndWithoutScripts has every other question asked by
-// an instance that may run scripts.
+// TestRedisTierConformsWithAndWithoutScripts has one half of the operations
+// made by a tier that may run scripts, and the rest by one that may not.
 func TestRedisTierConformsWithAndWithoutScripts(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
@@ -92,8 +92,8 @@ func TestRedisTierAnnouncesWithoutScripts(t *testing.T) {
 	})
 }
 
-// mixed is one store used by two tiers: one of them grants single leases and
-// drops, the other does the rest.
+// mixed is one store used by two tiers: a grants single leases and drops keys
+// and tags, b does the rest.
 type mixed struct{ a, b *redis.Tier }
 
 func (m mixed) Bind(s remote.Space) remote.Tier {
@@ -214,8 +214,8 @@ func TestJSONConforms(t *testing.T) {
 	stratatest.TestCodec(t, codec.JSON[account](), account{}, account{1, "a@b", nil}, account{2, "\u2028", []string{"x", ""}})
 }
 
-// TestDropAllElsewhereIsSeenOnceKnowledgeIsStale has two processes, so to speak: their
-// share nothing but the server.
+// TestDropAllElsewhereIsSeenOnceKnowledgeIsStale has two Tiers that stand for two
+// processes: they share nothing but the server.
 func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	r := servers.StartRedis(t)
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}

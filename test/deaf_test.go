@@ -144,8 +144,8 @@ func TestSubscriberOfADeafServerFindsOut(t *testing.T) {
 	}
 }
 
-// deafBound is the time within which a bus finds out that it hears nothing: 3
-// s, with two for the machine.
+// deafBound is the time within which a bus finds out that it hears nothing:
+// three seconds, and two more for a busy machine.
 const deafBound = 5 * time.Second
 
 // deafCache makes an instance of the cache of these tests.

@@ -268,8 +268,8 @@ func TestNoReadOverGoRedisIsOlderThanAnInvalidateThatReturned(t *testing.T) {
 	t.Logf("%d reads from L2, %d loads, %d confirmed invalidations", hits, o.loads.Load(), confirmed.Load())
 }
 
-// TestRestartedServerCostsNoCallOverGoRedis has idle connections die with their
-// server.
+// TestRestartedServerCostsNoCallOverGoRedis restarts the server of idle
+// connections, which die with it.
 func TestRestartedServerCostsNoCallOverGoRedis(t *testing.T) {
 	r := servers.StartRedis(t)
 	tier := goRedisTier(t, goRedis(t, goredis.Options{Addr: r.Addr})).Bind(remote.Space{Name: "n", Schema: 1})

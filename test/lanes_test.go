@@ -100,7 +100,7 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 			lane := missed.Lane("k")
 			tc.lose(t, r.Client(t), fmt.Sprintf("strata:{n:%d}lane", lane))
 			if name != "evicted" {
-				position(t, drops) // an instance that knows the lane, as each does within seconds
+				position(t, drops) // the instance learns the lane here, as each does by itself within seconds
 			}
 			after := position(t, missed)
 			if after.Epoch != before.Epoch {

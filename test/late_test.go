@@ -33,8 +33,8 @@ func stall(r *servers.Redis, d time.Duration, f func()) {
 }
 
 // TestLeaseWithoutWaitersHoldsUpNoInstance has one instance ask for leases while
-// the server stands still, for longer than it waits for them: the server gives
-// none when it goes on, and another instance loads at once.
+// the server stands still, and give up waiting. The server grants none of them
+// when it goes on, so another instance loads at once.
 func TestLeaseWithoutWaitersHoldsUpNoInstance(t *testing.T) {
 	for name, client := range withAndWithoutScripts() {
 		t.Run(name, func(t *testing.T) {

@@ -68,11 +68,11 @@ type writing struct {
 	loads  []int64 // begun since
 }
 
-// rules are how strict a model is.
+// rules decide how strict a model is.
 type rules struct {
 	// keeps says that nothing is evicted: after a miss, the older value is gone.
 	keeps bool
-	// one says that a load begins when no other is under way.
+	// one says that a load begins only if no other is under way.
 	one bool
 }
 

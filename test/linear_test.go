@@ -43,7 +43,7 @@ type subject interface {
 	InvalidateAll(ctx context.Context) error
 }
 
-// setting is how histories are made and judged.
+// setting decides how histories are made and judged.
 type setting struct {
 	rules rules
 	// all has calls that concern all keys.
@@ -302,7 +302,7 @@ func (w *caller) call(key string) {
 	}
 }
 
-// errLoad is how a load fails.
+// errLoad is the error of a load, with the number of the load.
 type errLoad struct {
 	n       int64
 	unfound bool

@@ -45,11 +45,11 @@ func startMemcachedFleet(t *testing.T, args ...string) *memcachedFleet {
 func (f *memcachedFleet) client(t *testing.T, d memcached.Dead) *memcached.Client {
 	t.Helper()
 	return f.members[0].Client(t, func(o *memcached.Options) {
-		o.Servers, o.Fleet.Dead, o.Timeout = f.addrs, d, 2*time.Second // a server that runs has a busy machine
+		o.Servers, o.Fleet.Dead, o.Timeout = f.addrs, d, 2*time.Second // so that a busy machine does not look like a dead server
 	})
 }
 
-// keys returns n keys, of the servers that ask is true for.
+// keys returns n keys of servers for which ask returns true.
 func (f *memcachedFleet) keys(n int, ask func(server int) bool) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
 		if key := fmt.Sprint("key:", i); ask(f.ring.Pick(key)) {
@@ -67,7 +67,8 @@ var memcachedAbsences = map[string]struct{ leave, comeBack func(*servers.Memcach
 }
 
 // TestMemcachedFleetLosesAServerAndServesTheOthers has eight callers while one of three
-// processes is killed or stopped: each call ends, those to the others without an error.
+// processes is killed or stopped: each call ends, and a call to the other two ends
+// without an error.
 func TestMemcachedFleetLosesAServerAndServesTheOthers(t *testing.T) {
 	for name, way := range memcachedAbsences {
 		for d := memcached.DeadFails; d <= memcached.DeadMoves; d++ {

@@ -66,7 +66,7 @@ func TestNotModifiedMovesNoPayloadOfMemcached(t *testing.T) {
 		if err := all[round].Expire(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range all { // that the entry here is stale
+		for _, c := range all { // each instance must know that its entry is stale
 			eventually(t, "the message is heard", func() bool { return c.Explain(t.Context(), "k").L1.Fresh <= 0 })
 		}
 		moved()

@@ -179,8 +179,8 @@ var dropsOf = map[string]func(ctx context.Context, c *strata.Cache[string, int64
 }
 
 // TestMemcachedServerThatComesBackHasMissedNoDrop drops everything in each way while each of
-// three servers is away. The instance that drops reads nothing older, others do not once the
-// drop is confirmed.
+// three servers is away. The instance that drops reads nothing older, and others read
+// nothing older once the drop is confirmed.
 func TestMemcachedServerThatComesBackHasMissedNoDrop(t *testing.T) {
 	for absence, way := range comebacks {
 		for name, drop := range dropsOf {

@@ -95,7 +95,8 @@ var modelAnswers = []string{ // read-only
 	"ahead of time", "dropped", "expired", "all dropped", "all expired", "tag dropped", "tag expired", "ended", "was none", "held until",
 }
 
-// shortest leaves out steps while the rest still fails.
+// shortest leaves out steps as long as the rest still fails, so that the
+// reported list is short.
 func shortest(steps []step, fails func([]step) bool) []step {
 	for before := len(steps) + 1; before > len(steps); {
 		before = len(steps)
@@ -499,7 +500,7 @@ func (p *player) drop(ctx context.Context, s step, v remote.Tier) (answer string
 	return answer, err
 }
 
-// right returns the right that a step is to use for its i-th key.
+// right returns the right that a step uses for its i-th key.
 func (p *player) right(s step, i int) remote.Lease {
 	l := nth(p.rights[s.keys[i]], s.nth[i])
 	end, lease := p.ends[l.Token]
@@ -518,7 +519,8 @@ func (p *player) id(s step) remote.ID {
 	return id
 }
 
-// nth returns the one that n others have followed, or the first, or nothing.
+// nth returns the element before the last n ones, or the first if there are
+// fewer, or nothing.
 func nth[T any](all []T, n int) (none T) {
 	if len(all) == 0 {
 		return none

@@ -18,7 +18,7 @@ import (
 
 // TestStampedeOnARealDatabase asks a PostgreSQL that accepts few connections
 // for the same few greetings, many callers at once: it refuses some of them,
-// and none of those that ask through a cache.
+// but no caller that asks through a cache.
 func TestStampedeOnARealDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
@@ -91,7 +91,7 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 }
 
 // TestProgramsThatStartAtOnceOnAnEmptyDatabaseShareItsTables: PostgreSQL refuses all but one of
-// those that create a table at the same time.
+// the programs that create a table at the same time.
 func TestProgramsThatStartAtOnceOnAnEmptyDatabaseShareItsTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

@@ -128,8 +128,8 @@ func commandCalls(t testing.TB, c *redis.Client, name string) int64 {
 	return 0
 }
 
-// load calls step on several goroutines until stop is called, which returns
-// how often it was.
+// load calls step on several goroutines until stop is called. stop returns the
+// number of calls.
 func load(workers int, step func(worker, n int)) (stop func() int64) {
 	var wg sync.WaitGroup
 	var count atomic.Int64

@@ -44,7 +44,8 @@ func (s stream) perSecond() float64 { return float64(s.commands) / s.took.Second
 
 func (s stream) perRead() float64 { return float64(s.commands) / float64(s.reads) }
 
-// commands is how many commands Redis has carried out, those in scripts too.
+// commands returns the number of commands that Redis has carried out, also in
+// scripts.
 func (f *traffic) commands() int64 {
 	f.Helper()
 	stats, err := f.raw.Do(f.Context(), "INFO", "stats").String()

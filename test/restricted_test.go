@@ -52,8 +52,8 @@ var restricted = []struct { // read-only
 	{name: "twemproxy", start: twemproxy, warning: "redis: greet: EOF", down: true},
 }
 
-// TestRestrictedServers prints a row for each server. All commands have at most as
-// many arguments as the strictest of them takes.
+// TestRestrictedServers prints a row for each server. No command has more
+// arguments than the strictest server takes.
 func TestRestrictedServers(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, row := range restricted {
@@ -174,7 +174,8 @@ func countArguments(most *atomic.Int64) func(context.Context, string, string) (n
 	}
 }
 
-// counted is a connection of which the commands are read on their way.
+// counted is a connection that copies its commands, so that their arguments can
+// be counted.
 type counted struct {
 	net.Conn
 	copy *io.PipeWriter

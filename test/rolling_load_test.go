@@ -25,8 +25,8 @@ import (
 const (
 	places  = 3  // of instances
 	prices  = 60 // keys
-	clients = 6  // that read
-	writers = 3  // each of which changes its own keys
+	clients = 6  // callers that read
+	writers = 3  // callers that each change keys of their own
 )
 
 // priceList has the prices of the origin, each with the number of its changes as the value.

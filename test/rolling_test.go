@@ -227,7 +227,8 @@ func TestEarlierVersionSharesEntriesWithACacheWithoutAService(t *testing.T) {
 		eventually(t, "told of a drop", func() bool { return p[1].do("get "+k) == "loaded <nil>" })
 		p[0].wants("hold "+k, "<nil>")
 	}
-	// A program of another service, and one that mixes in.
+	// A program of another service, and then one with the same service as the
+	// first.
 	apart := run(t, other, r.Addr, "bank")
 	old.wants("set k 1", "<nil>")
 	apart.wants("get k", "loaded <nil>")
@@ -254,7 +255,7 @@ func TestEarlierVersionSharesEntriesWithACacheWithoutAService(t *testing.T) {
 }
 
 // TestEarlierVersionAgreesAboutLanesWithoutKeys: the earlier version makes all lanes when it
-// starts, and this one those with drops.
+// starts, and this one makes the lanes with drops.
 func TestEarlierVersionAgreesAboutLanesWithoutKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")

@@ -97,7 +97,7 @@ func (s *soak) ways() []func(ctx context.Context, i int) error {
 				return err
 			}
 			defer st.Close()
-			if i%3 == 0 { // left in the middle
+			if i%3 == 0 { // the caller leaves in the middle
 				_, err = st.Read(make([]byte, 10))
 				return err
 			}
@@ -186,7 +186,7 @@ func (s *soak) work(seed uint64) {
 		switch {
 		case errors.As(err, &broken) && !errors.Is(err, redis.ErrProtocol):
 			s.lost.Add(1)
-			<-time.After(time.Millisecond) // an outage is not for counting calls
+			<-time.After(time.Millisecond) // or an outage would only count calls
 		case err != nil:
 			s.wrong.Add(1)
 			s.t.Errorf("way %d, key %d: %v", way, key, err)

@@ -161,7 +161,7 @@ func (s *spanned) call(t *testing.T, c *strata.Cache[string, int], i int, watche
 		_ = c.Refresh(ctx, key, other)
 	case 29:
 		_, _ = c.GetOrLoad(ctx, key, nil, strata.SkipRead())
-	case 31: // these have no spans of their own
+	case 31: // these calls have no spans of their own
 		if watched {
 			var caller trace.Span
 			ctx, caller = s.provider.Tracer("test").Start(ctx, "look", trace.WithAttributes(attribute.String("strata.cache.name", c.Name())))

@@ -67,8 +67,8 @@ func TestRedisTierAnnouncesOnACluster(t *testing.T) {
 	})
 }
 
-// namesOn returns names of caches of which the lane of "k" is with one node, and
-// the word with others or, for every third, with the same.
+// namesOn returns names of caches. The lane of "k" is on the node for each, and
+// the namespace state on another node or, for every third name, on the same.
 func namesOn(k *servers.Cluster, node, n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		name := fmt.Sprint("n", i)
@@ -208,7 +208,7 @@ func TestCachesOutliveAFailoverThatLosesADrop(t *testing.T) {
 	})
 	joined(t, "warm", a, b)
 	o := &counter{}
-	node := (k.Owner(0, "strata:{shared}word") + 1) % 3 // the word's own server tells nothing
+	node := (k.Owner(0, "strata:{shared}word") + 1) % 3 // not the node of the namespace state, which tells nothing of this failover
 	key := keyIn(k, k.Client(t), "shared", node)
 	if v := mustGet(t, b, key, o.load) + mustGet(t, a, key, o.load); v != 0 || o.loads.Load() != 1 {
 		t.Fatalf("read %d with %d loads", v, o.loads.Load())
@@ -287,7 +287,7 @@ func TestCachesAgreeWhileASlotMoves(t *testing.T) {
 	}
 }
 
-// asking is a tier that counts how often it is asked where it stands.
+// asking is a tier that counts the questions for its position.
 type asking struct {
 	*redis.Tier
 	n *atomic.Int64
@@ -366,7 +366,7 @@ func dropEverywhere(t *testing.T, caches []*strata.Cache[string, int64], asked *
 // knowledge of the drop, and the slot came back.
 func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 	k := servers.StartCluster(t, 3, 1)
-	name := namesOn(k, 0, 3)[2] // with the word on the node 0, which lives on
+	name := namesOn(k, 0, 3)[2] // with the namespace state on node 0, which lives on
 	s := remote.Space{Name: name, Schema: 1}
 	entry := "strata:{" + name + ":234}=k"
 	slot := slots.Of(entry)
@@ -450,7 +450,7 @@ func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 	lane := fmt.Sprintf("strata:{shared:%d}", tier.Lane(keys[0]))
 	home, steps := k.Owner(0, lane), 0
 	k.Migrate(slots.Of(lane), home, (home+1)%3, func() {
-		if steps++; steps != 3 { // the slot moves, and nothing has been moved yet
+		if steps++; steps != 3 { // the slot moves, and no key has been moved yet
 			return
 		}
 		for name, do := range ops {

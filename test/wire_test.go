@@ -15,9 +15,9 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// TestGreetingsThatAreKilledFailNoCall: for a second all connections are
-// killed every 2 ms, some of them in their greeting. Calls may lose their
-// connections, but none is refused one.
+// TestGreetingsThatAreKilledFailNoCall: for a second all connections are killed
+// every 2 ms, some of them in their greeting. Calls may lose their connections,
+// but the client refuses none a connection.
 func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
 	c, killer := server.Client(t), server.Client(t)

@@ -67,7 +67,7 @@ func use(ctx context.Context, all *caches, out io.Writer) error {
 	return nil
 }
 
-// database stands for one. A price is another one each time.
+// database stands for a real one. A price is another one each time.
 type database struct{ users, prices int }
 
 func (d *database) user(context.Context, string) (string, error) {

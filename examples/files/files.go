@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// errAbsent is the error for a file that there is not, and errTooLarge for one that the
-// store does not take.
+// errAbsent is the error for a missing file, and errTooLarge the one for a file that
+// the store does not take.
 var (
 	errAbsent   = errors.New("no such file") // read-only
 	errTooLarge = errors.New("too large")    // read-only
@@ -23,7 +23,7 @@ type files interface {
 	put(ctx context.Context, name string, r io.Reader, size int64) error
 }
 
-// life is how long a file is kept.
+// life is the time for which a file is kept.
 const life = 24 * time.Hour
 
 // inRedis are files in Redis.

@@ -134,7 +134,7 @@ func TestValueThatBreaksOffIsToldToTheClient(t *testing.T) {
 	s := httptest.NewServer(newService(inRedis{r}))
 	defer s.Close()
 	send(t, "PUT", s.URL+"/files/f", strings.NewReader(strings.Repeat("x", 100_000)))
-	send(t, "GET", s.URL+"/files/f", nil) // it is known to be large
+	send(t, "GET", s.URL+"/files/f", nil) // from now on the client knows that it is large
 	server.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
 		ss.Out = append(ss.Out, "$100000\r\n"+strings.Repeat("x", 50_000)...)
 		ss.Hangup()

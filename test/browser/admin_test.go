@@ -35,8 +35,8 @@ var payloads = []string{ // read-only
 	`<!--<img src="--><img src=x onerror=alert(1)//">`, `&lt;img src=x onerror=alert(1)&gt;`, `";alert(1)//\`,
 }
 
-// stage are two instances of a cache over one Redis, of which the page shows the first, and
-// a cache without a tier whose keys are hostile.
+// stage is two instances of a cache over one Redis, of which the page shows the first, and
+// a cache with hostile keys and without a tier.
 type stage struct {
 	redis   *servers.Redis
 	users   [2]*strata.Cache[string, int64]

@@ -36,7 +36,7 @@ func Start(t testing.TB) *Browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.DisableGPU)
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // which does not work for root
+		options = append(options, chromedp.NoSandbox) // the sandbox does not work for root
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)

@@ -64,7 +64,7 @@ func (r *run) dethrone(lasts time.Duration, name string, begin func(primary, rep
 		return nil
 	}
 	f := r.about(lasts, fmt.Sprintf("%s of shard %d", name, shard))
-	f.silent = false // other nodes go on
+	f.silent = false // messages of the other nodes arrive
 	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
@@ -171,8 +171,8 @@ func (r *run) emptyNode(time.Duration) *fault {
 	return f
 }
 
-// moveSlot moves the slot of a key to another shard. No drop may be lost: to instances the
-// slot is with another server then, where they repeat their drops.
+// moveSlot moves the slot of a key to another shard. No drop may be lost: instances find
+// the slot on another server then, and repeat their drops there.
 func (r *run) moveSlot(time.Duration) *fault {
 	from := r.rand.IntN(shards)
 	to := (from + 1 + r.rand.IntN(shards-1)) % shards

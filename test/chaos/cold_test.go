@@ -40,7 +40,7 @@ func startTrio(t *testing.T) *trio {
 		p, err := cluster.Start(cluster.Config{
 			Instance: i, Clock: clock, Origin: o.Path, Records: filepath.Join(dir, fmt.Sprint(i)), Tier: r.Addr, Bus: r.Addr,
 			TTL: time.Hour, Short: time.Hour, Lease: shortLease, Keys: 1000,
-			Timeout: 20 * time.Second, // a busy machine is no dead server
+			Timeout: 20 * time.Second, // so that a busy machine does not look like a dead server
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -139,8 +139,8 @@ func TestHolderThatIsKilledMidLoadCostsOneMoreLoad(t *testing.T) {
 	t.Logf("the others had the value %v after the holder of a lease of %v was killed", time.Since(killed).Round(time.Millisecond), shortLease)
 }
 
-// waits returns after the second and third process have asked for a key that
-// the first one has a lease on, for longer than that lease without renewal.
+// waits waits for longer than a lease lasts without renewal. Meanwhile the
+// second and third process ask for a key on which the first one has a lease.
 func waits(t *testing.T, c *trio) {
 	t.Helper()
 	<-time.After(3 * shortLease / 2)
@@ -153,7 +153,7 @@ func TestLateHolderStoresNothing(t *testing.T) {
 	c := startTrio(t)
 	hold := c.origin.Hold("cold")
 	late := c.start(0, cluster.Command{Op: "read", Key: "cold", Callers: 1})
-	c.arrives(hold) // it will be told of version 0
+	c.arrives(hold) // its answer is version 0
 	c.workers[0].Stop()
 	t.Cleanup(c.workers[0].Continue)
 	c.origin.Write("cold") // no Invalidate: nothing but the lease keeps version 0 out

@@ -12,14 +12,14 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// window is a time in which something was wrong.
+// window is a time in which a fault was under way.
 type window struct {
 	name string
 	// slots are the numbers of the slots with the affected instances.
 	slots []int
-	// bus says that messages may have been lost, tier that L2 may not have
-	// answered, process that the instances did not run, silent that nothing
-	// came over the bus. learns says that they learn of another server without a gap.
+	// bus says that messages may have been lost, tier that L2 may not have answered,
+	// process that the instances did not run, silent that nothing came over the bus.
+	// learns says that instances hear of another server without a gap.
 	bus, tier, process, silent, learns bool
 	from, to                           checker.Time
 }
@@ -250,8 +250,8 @@ func (r *run) reset(time.Duration) *fault {
 	return f
 }
 
-// slowDown makes everything late, but not by so much that drops miss their
-// time.
+// slowDown delays all bytes, by at most 200 ms, so that messages still arrive
+// in time.
 func (r *run) slowDown(lasts time.Duration) *fault {
 	s, f := r.pick(lasts, "slow line before")
 	lines := r.lines(s, f)
@@ -300,8 +300,8 @@ func (r *run) restartRedis(lasts time.Duration) *fault {
 	return f
 }
 
-// promote puts the replica in the place of the primary. It lacks the last
-// writes, although they were acknowledged.
+// promote puts the replica in the place of the primary. The replica lacks the
+// last writes, although the primary has acknowledged them.
 func (r *run) promote(lasts time.Duration) *fault {
 	if !r.replicates() {
 		return nil

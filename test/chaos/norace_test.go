@@ -2,5 +2,5 @@
 
 package chaos_test
 
-// callers is how many ask at once.
+// callers is the number of callers that ask at once.
 const callers = 10_000

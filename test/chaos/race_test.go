@@ -2,5 +2,6 @@
 
 package chaos_test
 
-// callers is how many ask at once. The race detector takes no more goroutines.
+// callers is the number of callers that ask at once. The race detector bounds
+// the goroutines of a program.
 const callers = 2000

@@ -38,13 +38,13 @@ type Report struct {
 	// Heard the number of all reads on instances that heard of drops.
 	Connected, CutOff Ages
 	Current, Heard    int
-	// Noticed is how long it took to find that the bus is silent, Back how
-	// long until it was connected again.
+	// Noticed has the times until instances found a silent bus silent, Back the
+	// times from the end of a fault until the bus was connected.
 	Noticed, Back []time.Duration
 	// Faults counts faults by their kinds.
 	Faults map[string]int
-	// Goroutines is the most that an instance had, RSS the most memory of one,
-	// in bytes.
+	// Goroutines is the largest number that an instance had, RSS the largest
+	// memory of one, in bytes.
 	Goroutines int
 	RSS        int64
 
@@ -52,7 +52,7 @@ type Report struct {
 	h    *checker.History
 }
 
-// Ages counts ages by how many reads were that old.
+// Ages is the number of reads by age.
 type Ages map[time.Duration]int
 
 // report judges the history of the run, and counts its calls.

@@ -59,19 +59,20 @@ type Options struct {
 // The bounds that the judge applies. docs/promises.md has the promises under
 // Agreement; times are upper bounds on a machine that has other things to do.
 const (
-	// delay is how long a drop takes at most to reach a connected instance.
+	// delay is the longest time that a drop takes to reach a connected
+	// instance.
 	delay = time.Second
-	// rejoin is how long an instance may take, when a fault has ended, until it
-	// is connected again: the longest pause before it dials, and how long it
-	// leaves L2 alone.
+	// rejoin is the time that an instance may take, after the end of a fault,
+	// until it is connected again: the longest pause before it dials, and the
+	// time for which it leaves L2 alone.
 	rejoin = 3 * time.Second
-	// notice is how long an instance may take to find its bus silent.
+	// notice is the time that an instance may take to find its bus silent.
 	notice = 4 * time.Second
 	// unconfirmed is the time for which it may then serve its entries.
 	unconfirmed = 30 * time.Second
 	// slow is the longest time between a read of L2 and the storing of its value in L1.
 	slow = 2 * time.Second
-	// retry is how long a drop that failed may be pending, faults of the
+	// retry is the time for which a failed drop may be pending, a fault of the
 	// longest kind included.
 	retry = 25 * time.Second
 	// settle is the time after the end of faults within which every failed drop
@@ -81,10 +82,11 @@ const (
 	lease    = 2 * time.Second
 	longTTL  = time.Hour
 	shortTTL = 2 * time.Second
-	// early is how much earlier lives and leases may end in memcached.
+	// early is the time by which lives and leases may end earlier in memcached,
+	// which counts whole seconds.
 	early = 2 * time.Second
-	// aloneTTL is Memory.TTL without a bus, and countsAge how long a drop of everything
-	// may not be known then.
+	// aloneTTL is Memory.TTL without a bus. countsAge is the time for which an instance
+	// may not know a drop of everything then.
 	aloneTTL  = 2 * time.Second
 	countsAge = time.Second
 	clients   = 8 // for each 500 calls a second
@@ -149,8 +151,8 @@ func Run(t testing.TB, o Options) *Report {
 	return r.report(stats)
 }
 
-// watch sees to it that times in which this process does not run, with the
-// proxies and the origin in it, count as faults, until stop is called.
+// watch notes the times in which this process, with the proxies and the origin
+// in it, does not run. They count as faults. It ends when stop is called.
 func (r *run) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -49,7 +49,7 @@ func (r *run) depose(lasts time.Duration, name string, begin, end func(primary i
 		return nil
 	}
 	f := r.about(max(lasts, failover), name)
-	f.silent = false // for how long is up to the sentinels
+	f.silent = false // the sentinels decide for how long it is
 	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()

@@ -61,7 +61,8 @@ func (r *run) gather() (h *checker.History, logs []*cluster.Log) {
 }
 
 // addStalls makes windows of the times in which processes did not run although no
-// fault had stopped them. The proxies are in this process.
+// fault had stopped them. A stall of this process is one of all proxies, which
+// run in it.
 func (r *run) addStalls(logs []*cluster.Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +171,7 @@ func (r *run) markSuspect(l *life, log *cluster.Log, gaps []window) {
 func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	for _, s := range log.Left {
 		e := checker.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
-		if s.Key == "" { // others are told
+		if s.Key == "" { // a drop of everything, which others hear of
 			e.Instance, e.To = checker.Shared, s.To+checker.Time(delay)
 		}
 		h.Excuses = append(h.Excuses, e)

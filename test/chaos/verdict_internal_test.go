@@ -11,10 +11,11 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// at is a time of that many seconds.
+// at is the time s seconds after the beginning.
 func at(s float64) checker.Time { return checker.Time(s * float64(time.Second)) }
 
-// back is when an instance must be back after a fault that ended then.
+// back is the time by which an instance must be connected after a fault that
+// ended at s.
 func back(s float64) checker.Time { return at(s) + checker.Time(rejoin) }
 
 func TestGapsThatMeetAreOneGap(t *testing.T) {

@@ -65,7 +65,7 @@ func TestModulesAreFetchedAndBuiltByStrangers(t *testing.T) {
 		t.Skip("fetches and compiles the libraries of all modules")
 	}
 	dir := copied(t)
-	v := version{0, 999, 0} // above all that will be tagged before version 1
+	v := version{0, 999, 0} // above all versions that come before version 1
 	released(t, dir, v.String())
 	proxy, modules := proxyOf(t, dir, v)
 	if len(modules) < 6 {

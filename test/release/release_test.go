@@ -260,7 +260,8 @@ func TestReleaseRefusesWhatItCannotName(t *testing.T) {
 	}
 }
 
-// TestReleaseThatFailsAtTheEndLeavesNoTag: another process was faster.
+// TestReleaseThatFailsAtTheEndLeavesNoTag: another process has made a tag or a
+// commit in between.
 func TestReleaseThatFailsAtTheEndLeavesNoTag(t *testing.T) {
 	t.Parallel()
 	for what, meanwhile := range map[string]func(t *testing.T, dir string){

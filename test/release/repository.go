@@ -21,7 +21,7 @@ var unreleased = []string{"bench", "test"} // read-only
 type repository struct {
 	dir     string // absolute
 	version version
-	modules []module // to be released, each after those that it requires
+	modules []module // to be released, each after the modules that it requires
 	others  []module // not released
 }
 
@@ -152,7 +152,8 @@ func (r *repository) readModules(ctx context.Context) error {
 	return r.sort()
 }
 
-// sort brings the modules into an order in which each comes after those that it requires.
+// sort brings the modules into an order in which each comes after the modules that it
+// requires.
 func (r *repository) sort() error {
 	slices.SortFunc(r.modules, func(a, b module) int { return strings.Compare(a.path, b.path) })
 	slices.SortFunc(r.others, func(a, b module) int { return strings.Compare(a.path, b.path) })
@@ -219,7 +220,7 @@ func (r *repository) wantFetchable(context.Context) error {
 	return nil
 }
 
-// updateRefs does all of some changes of references, or none.
+// updateRefs makes all of the given changes of references, or none.
 func (r *repository) updateRefs(ctx context.Context, changes string) error {
 	cmd := exec.CommandContext(ctx, "git", "-C", r.dir, "update-ref", "--stdin")
 	cmd.Stdin = strings.NewReader(changes)

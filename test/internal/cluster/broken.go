@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// The ways in which [Config.Break] can have the promises broken, to see that
-// this is noticed.
+// The values of [Config.Break]: ways to break promises, by which a test shows
+// that the judge notices.
 const (
 	// NoBus loses all messages of the bus except heartbeats.
 	NoBus = "nobus"
@@ -103,7 +103,7 @@ func (t oldTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]
 	return held, err
 }
 
-// freeTier gives leases away.
+// freeTier grants a lease that another instance holds.
 type freeTier struct{ *redis.Tier }
 
 // Bind implements remote.Binder.

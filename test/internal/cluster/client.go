@@ -134,8 +134,8 @@ func (w *worker) hold(ctx context.Context, key string) {
 	}
 	began := w.now()
 	w.fence([]checker.Fence{{Key: key}}, func() error { return w.cache.InvalidateHold(ctx, d, key) })
-	// On an instance that hears of it late, the hold begins then: loads of that
-	// instance are of no use to others until it ends.
+	// On an instance that hears of the drop late, the hold begins late: until
+	// its end, others do not use loads of that instance.
 	w.rec.add(recDropped, key, began, w.now()+checker.Time(d+time.Second))
 }
 
@@ -238,7 +238,7 @@ func (w *worker) begin(fences []checker.Fence) (end func(error)) {
 	}
 }
 
-// fence makes a call that makes old values go.
+// fence makes a call that drops old values, and records it.
 func (w *worker) fence(fences []checker.Fence, call func() error) {
 	end := w.begin(fences)
 	err := call()
@@ -264,7 +264,7 @@ func (w *worker) update(ctx context.Context, key string) {
 	if end != nil {
 		end(err)
 	}
-	w.rec.add(recDropped, key, began, w.now()) // before it was written
+	w.rec.add(recDropped, key, began, w.now()) // the drop of an Update comes before its write
 	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote && !errors.Is(err, errInjected) {
 		w.surprise("Update returned: " + err.Error())
 	}
@@ -322,7 +322,7 @@ func (w *worker) got(ctx context.Context, r *checker.Read, got string, err error
 	return true
 }
 
-// staleFor is for how long the failure of a load may be answered with a stale
+// staleFor is the time for which a failed load may be answered with a stale
 // value, without another load.
 const staleFor = checker.Time(15 * time.Second)
 

@@ -49,7 +49,7 @@ func StartProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Aim makes target the one that new connections are passed on to.
+// Aim passes new connections on to target.
 func (p *Proxy) Aim(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
-// The kinds of records, each the first field of a line. Times are those of the
-// Clock; calls are told apart by a number.
+// The kinds of records, each the first field of a line. Times are times of the
+// Clock; each call has a number.
 const (
 	recRead     = "R" // key, of, version, call, return, stale, final, more
 	recFence    = "F" // call, key, version, time, soft, stores
@@ -52,7 +52,7 @@ type pendingRead struct {
 	since checker.Time
 }
 
-// together is for how long reads are recorded as one.
+// together is the longest time between reads that are recorded as one.
 const together = checker.Time(10 * time.Millisecond)
 
 func newRecorder(path string, clock Clock) (*recorder, error) {
@@ -83,7 +83,8 @@ func (r *recorder) read(read checker.Read) {
 	r.reads[read.Key] = &pendingRead{read, read.Call}
 }
 
-// joined makes read a part of p, if that can be.
+// joined makes read a part of p if both got the same at almost the same time.
+// The joined read has the latest call and the earliest return of all.
 func (p *pendingRead) joined(read *checker.Read) bool {
 	same := p.Of == read.Of && p.Version == read.Version && p.Stale == read.Stale && p.Final == read.Final
 	if !same || read.Call-p.since > together || p.since-read.Call > together {
@@ -319,7 +320,7 @@ func (l *logReader) name(s string) string {
 	if n, ok := l.names[s]; ok {
 		return n
 	}
-	s = strings.Clone(s) // not its line
+	s = strings.Clone(s) // so that the name does not hold its line in memory
 	l.names[s] = s
 	return s
 }

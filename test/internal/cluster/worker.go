@@ -115,7 +115,7 @@ type Answer struct {
 // TestMain calls [Work] then and nothing else.
 func IsWorker() bool { return os.Getenv(variable) != "" }
 
-// Work is the life of a worker. It ends with the process.
+// Work is the life of a worker. It does not return: it ends the process.
 func Work() {
 	var c Config
 	err := json.Unmarshal([]byte(os.Getenv(variable)), &c)
