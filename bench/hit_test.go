@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/memory"
 )
 
-// hitKeys is the number of keys, all of which are held. It is a power of two.
+// hitKeys is the number of keys, all of which the caches have. It is a power of two.
 const hitKeys = 1 << 14
 
 // user has methods that are loaders.
@@ -124,7 +124,7 @@ func hits(b testing.TB, keys []string) []hit {
 		y.Set(k, 1)
 	}
 	type otterLoader = otter.LoaderFunc[string, int64]
-	u := &user{1} // a load that should not be would not be told from a hit by its value
+	u := &user{1} // loads return 1 as hits do, so the value alone does not tell a load from a hit
 	return []hit{
 		{"lib=memory/loader=none", func(k string) (int64, error) { v, _ := m.Get(k); return v, nil }},
 		{"lib=strata/loader=function", func(k string) (int64, error) { return s.GetOrLoad(ctx, k, loadOne) }},

@@ -184,7 +184,7 @@ func BenchmarkL2Server(b *testing.B) {
 		}},
 	} {
 		const calls = 4000
-		if err := w.call(); err != nil { // the script
+		if err := w.call(); err != nil { // loads the script into the server, outside of the count
 			b.Fatal(err)
 		}
 		if err := s.client.Do(s.ctx, "CONFIG", "RESETSTAT").Err(); err != nil {
@@ -206,7 +206,8 @@ func BenchmarkL2Server(b *testing.B) {
 	}
 }
 
-// serverTime is how long a call of a command took on average, in microseconds.
+// serverTime returns the mean time of a command on the server, in microseconds,
+// since the last CONFIG RESETSTAT.
 func (s *l2) serverTime(b *testing.B, command string) float64 {
 	b.Helper()
 	stats, err := s.client.Do(s.ctx, "INFO", "commandstats").String()
@@ -242,12 +243,12 @@ func compare(b *testing.B, load rig.Load, ways []rig.Way) {
 			b.Fatal(err)
 		}
 	}
-	turn() // connections, scripts
+	turn() // opens connections, loads scripts
 	c.Forget()
 	for b.Loop() {
 		turn()
 	}
-	b.ReportMetric(0, "ns/op") // is the time of a round, and says nothing
+	b.ReportMetric(0, "ns/op") // hides the time of a whole round, which says nothing
 	b.ReportMetric(rig.Median(c.Nanos(0))/1e3, "µs/"+ways[0].Name)
 	for i := 1; i < len(ways); i++ {
 		r := c.Ratios(i, 0)

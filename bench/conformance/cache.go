@@ -23,7 +23,7 @@ type Library struct {
 	// Open returns an empty cache with room for a few keys, which live for at
 	// least a minute.
 	Open func() (Cache, error)
-	// Forgets says that it keeps no values, so that a later read tells nothing
+	// Forgets says that it keeps no values. A later read then tells nothing
 	// about earlier ones.
 	Forgets bool
 }

@@ -60,8 +60,8 @@ func fakes() []Library {
 	}
 }
 
-// loadUnguarded runs the load on a goroutine that nothing guards against its
-// panic.
+// loadUnguarded runs the load on a goroutine without a recover, so that a panic
+// ends the process.
 func loadUnguarded(ctx context.Context, _ *fake, load Load) (v string, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func swallow(ctx context.Context, f *fake, load Load) (string, error) {
 	return v, nil
 }
 
-// loadOnce never loads again once a load has not brought a value.
+// loadOnce never loads again after a load without a value.
 func loadOnce(ctx context.Context, f *fake, load Load) (v string, err error) {
 	f.mu.Lock()
 	broken := f.broken

@@ -126,7 +126,7 @@ func (s sturdycCache) Invalidate(_ context.Context, key string) error {
 // Close does nothing: the library has no such call.
 func (s sturdycCache) Close() {}
 
-// bareFlights is singleflight as it comes, which keeps nothing.
+// bareFlights is singleflight alone, which keeps no values.
 type bareFlights struct{ g *singleflight.Group }
 
 func openSingleflight() (Cache, error) { return bareFlights{new(singleflight.Group)}, nil }

@@ -67,7 +67,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestStrataIsAtItsBest holds the grades that strata has reached.
+// TestStrataIsAtItsBest fails if strata loses a grade that it has reached.
 func TestStrataIsAtItsBest(t *testing.T) {
 	for _, s := range Scenarios() {
 		for _, l := range Own() {

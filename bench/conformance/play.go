@@ -37,7 +37,7 @@ type Scenario struct {
 	Story string
 	// Scale has the possible outcomes, worst first.
 	Scale []Grade
-	// Measured says that Detail is a measurement that belongs into the table.
+	// Measured says that Detail is a measurement, which the table shows.
 	Measured bool
 
 	play func(c Cache, forgets bool) (grade, detail string)
@@ -89,7 +89,7 @@ func Play(s Scenario, l Library) (Outcome, error) {
 	}
 }
 
-// answer is how a call ended: with value and error, or else with panic or
+// answer is the end of a call: a value and an error, or else a panic or an
 // exit.
 type answer struct {
 	value    string
@@ -107,7 +107,7 @@ func (a answer) returned() bool { return a.panicked == nil && !a.exited }
 // failed reports whether the call returned an error.
 func (a answer) failed() bool { return a.returned() && a.err != nil }
 
-// String says how the call ended, in a few words.
+// String tells the end of the call in a few words.
 func (a answer) String() string {
 	switch {
 	case a.exited:

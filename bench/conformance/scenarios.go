@@ -239,7 +239,7 @@ func endLoader(c Cache, end func()) (e ending) {
 	return e
 }
 
-// nextGet is a call that nothing goes wrong in.
+// nextGet is a call without any trouble.
 func nextGet(c Cache) answer {
 	return <-begin(func() (string, error) {
 		return c.Get(context.Background(), key, func(context.Context) (string, error) { return value, nil })

@@ -116,8 +116,8 @@ func openArticle(all []peers.Peer[string, small], entries int) (subjects []subje
 	return subjects, heaps, nil
 }
 
-// heap returns the bytes in use after a collection; finalizers and pools need
-// two.
+// heap returns the bytes in use after two collections: the second one frees the
+// memory of finalizers and pools.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()

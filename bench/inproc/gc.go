@@ -12,11 +12,10 @@ import (
 // Sizes of the table of the collector.
 const (
 	gcEntries = 5_000_000
-	gcTimes   = 5 // collections of which the median is taken
+	gcTimes   = 5 // collections, for a median
 )
 
-// GC prints how long a collection takes with many entries, and how many bytes
-// an entry takes.
+// GC prints the time of a collection with many entries, and the bytes of an entry.
 func GC(o Options) error {
 	entries := o.quick(o.scaled(gcEntries))
 	o.printf("# gc\n%s.\nOne cache at a time, with room for just as many entries as are set. Time of runtime.GC, the median\n"+
@@ -39,8 +38,8 @@ func GC(o Options) error {
 	return o.bytesPerEntry()
 }
 
-// collect fills a cache and runs the collector. It returns the milliseconds that
-// took and the bytes of an entry.
+// collect fills a cache and runs the collector. It returns the milliseconds of
+// each collection, the bytes of an entry, and the number of entries.
 func collect(p peers.Peer[uint64, uint64], entries int) (ms samples, bytes float64, held int, err error) {
 	before := heap()
 	c, err := p.Open(peers.Config{Capacity: entries})

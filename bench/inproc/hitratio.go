@@ -29,8 +29,9 @@ type player struct {
 	play func(keys []uint64, capacity int) (hits int, err error)
 }
 
-// players returns all columns: the bounded peers of which no part can be full
-// while others are not, and strata again with more goroutines.
+// players returns all columns: the bounded peers, and strata again with more
+// goroutines. Peers with parts that fill unevenly are left out, as small caches
+// would hold less than their size there.
 func players() []player {
 	var all []player
 	var ours peers.Peer[uint64, uint64]
@@ -65,7 +66,7 @@ func alone(p peers.Peer[uint64, uint64], keys []uint64, capacity int) (hits int,
 	return hits, nil
 }
 
-// together has 16 goroutines do so that share one cursor.
+// together has 16 goroutines do the same with one cursor that they share.
 func together(p peers.Peer[uint64, uint64], keys []uint64, capacity int) (int, error) {
 	c, err := p.Open(peers.Config{Capacity: capacity})
 	if err != nil {

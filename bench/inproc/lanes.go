@@ -91,8 +91,9 @@ func closeAll[K peers.Key, V any](all []subject[K, V]) {
 	runtime.GC()
 }
 
-// load stores n entries and returns how many are held. Some caches drop writes
-// that come too fast, and get them again until that no longer helps.
+// load stores n entries and returns the number of entries that the cache has
+// then. Some caches drop writes that come too fast, so load repeats these until
+// that no longer helps.
 func load[K peers.Key, V any](c peers.Cache[K, V], n int, entry func(int) (K, V)) (held int) {
 	for i := range n {
 		c.Set(entry(i))
@@ -113,7 +114,8 @@ func load[K peers.Key, V any](c peers.Cache[K, V], n int, entry func(int) (K, V)
 	return held
 }
 
-// suits says which peers take part with a TTL or without: maps always do.
+// suits returns the condition for taking part with a TTL or without. Maps
+// always take part.
 func suits(ttl bool) func(peers.Kind) bool {
 	return func(k peers.Kind) bool {
 		if ttl {
@@ -124,7 +126,7 @@ func suits(ttl bool) func(peers.Kind) bool {
 }
 
 // keysOf returns keys for numbers. Texts lie behind each other in memory of
-// their own.
+// their own, which is not the memory of the keys in the cache.
 func keysOf[K peers.Key](numbers []int32) []K {
 	keys := make([]K, len(numbers))
 	switch keys := any(keys).(type) {

@@ -78,8 +78,8 @@ func openMisses(ctx context.Context) (*missSubjects, error) {
 	return s, s.hold()
 }
 
-// hold stores some keys in all caches, with room to spare. Keys of misses are
-// above them.
+// hold stores some keys in all caches, with room to spare. Misses use larger
+// numbers as keys.
 func (s *missSubjects) hold() error {
 	s.keys = make([]uint64, missCapacity/5)
 	for i := range s.keys {
@@ -184,7 +184,7 @@ func (o Options) compare(op operation) error {
 		c.Load.Calls = 2
 	}
 	for _, w := range op.ways {
-		at := 0 // no operation comes twice, also not in another turn
+		at := 0 // goes on over all turns, so that no operation comes twice
 		c.Ways = append(c.Ways, rig.Way{Name: w.name, Call: func(int, int) error {
 			at += op.batch
 			return w.do(at-op.batch, op.batch)

@@ -115,8 +115,9 @@ func mark(writes []bool, permille int) {
 	}
 }
 
-// mixers makes contestants that go through the stream. Where there are more
-// goroutines than processors they give way after each batch.
+// mixers makes contestants that go through the stream. If there are more
+// goroutines than processors, each gives way after a batch, or few of them
+// would run in a turn.
 func mixers[K peers.Key](subjects []subject[K, uint64], stream []K, writes []bool, w width) []contestant {
 	all := make([]contestant, len(subjects))
 	for i, s := range subjects {

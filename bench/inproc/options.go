@@ -13,16 +13,16 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// Options say how much is measured, and where the tables go. Out is required.
+// Options decide the amount of measuring and the place of the tables. Out is required.
 type Options struct {
 	// Rounds is the number of turns of each peer that count.
 	Rounds int
-	// Slice is how long a turn is.
+	// Slice is the length of a turn.
 	Slice time.Duration
 	// Scale divides numbers of keys and operations, and makes turns of two batches;
-	// 0 means 1. Only a test that looks whether all is played has another.
+	// 0 means 1. Only a test of the tables themselves has another.
 	Scale int
-	// Short makes the largest caches smaller by ten.
+	// Short makes the largest caches smaller by a factor of ten.
 	Short bool
 	// Traces is the folder of the traces.
 	Traces string
@@ -78,7 +78,7 @@ type samples struct {
 func (s *samples) ns() float64    { return rig.Median(s.wall) }
 func (s *samples) cpuNs() float64 { return rig.Median(s.cpu) }
 
-// spread is half of the middle half of the wall times, by their median.
+// spread is half the width of the middle half of the wall times, divided by their median.
 func (s *samples) spread() float64 {
 	low, high := rig.Ratios(s.wall).Quartiles()
 	return (high - low) / 2 / s.ns()

@@ -134,7 +134,7 @@ func mixing(stream []uint64, writes []bool) func(numbers) contestant {
 	}
 }
 
-// fresh makes keys that never were.
+// fresh makes keys that no cache has had.
 type fresh struct {
 	last uint64
 	keys []uint64
@@ -153,8 +153,8 @@ func (f *fresh) missing(s numbers) contestant {
 	}}
 }
 
-// fanned has goroutines share the operations of a call, which are the same in
-// number for any number of goroutines.
+// fanned has goroutines share the operations of a call. Their number does not
+// depend on the number of goroutines.
 func fanned(goroutines int, stream []uint64, writes []bool) func(numbers) contestant {
 	const batches = 128
 	return func(s numbers) contestant {
@@ -204,7 +204,7 @@ func (o Options) playPair(p pair) error {
 	return nil
 }
 
-// calmSuffix marks the contestants that do no harm.
+// calmSuffix marks the contestants on harmless keys.
 const calmSuffix = ", calm"
 
 // stormLine prints a row. per is the number of batches in a call.

@@ -45,7 +45,7 @@ func (c *column) best(k kind) int {
 
 // report gives the numbers of our own subjects to the benchmark.
 func (c *column) report(b *testing.B) {
-	b.ReportMetric(0, "ns/op") // is the time of a round, and says nothing
+	b.ReportMetric(0, "ns/op") // hides the time of a whole round, which says nothing
 	for i, s := range c.subjects {
 		if s.kind != own {
 			continue
@@ -106,7 +106,7 @@ func printTable(w io.Writer, columns []*column) {
 	}
 }
 
-// rate is how many megabytes (10⁶ bytes) of values one caller of subject i moves in a second.
+// rate returns the megabytes (10⁶ bytes) of values that one caller of subject i moves in a second.
 func (c *column) rate(i int) string {
 	if !c.scenario.rate {
 		return "-"
@@ -114,8 +114,8 @@ func (c *column) rate(i int) string {
 	return rig.Thousands(float64(c.scenario.size) * 1e3 / c.perOperation(rig.Median(c.contest.Nanos(i))))
 }
 
-// ratio compares subject i with the best of a kind; of that itself it is the
-// time.
+// ratio compares subject i with the best of a kind. The cell of the best itself
+// has its time in bold.
 func (c *column) ratio(i int, k kind) string {
 	at := c.best(k)
 	if at == none {

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// bare is the floor: connections without a client. It writes commands that
-// were built before and reads as many bytes as the replies have, which it
-// knows; it looks at the first of them, for an error instead of a value.
+// bare is the floor: connections without a client. It writes prepared commands
+// and reads replies of known length. It looks only at the first bytes, to see
+// an error in place of a value.
 type bare struct {
 	dialect
 	conns []net.Conn
@@ -22,8 +22,8 @@ type dialect struct {
 	head func(size int) []byte
 	put  func(key string, size int) []byte
 	ok   string // the reply to put
-	// getMany and putMany are the commands for all keys of a job, how the reply
-	// begins, and how many bytes it has.
+	// getMany and putMany return the commands for all keys of a job, the
+	// beginning of the reply, and its length in bytes.
 	getMany, putMany func(j *job) (commands, head []byte, n int)
 }
 

@@ -56,7 +56,7 @@ func openGoRedisDuplex(at endpoint) (family, error) {
 	return family{close: func() { c.Close() }, subjects: []subject{auto}}, nil
 }
 
-// goRedisAuto is c where it makes pipelines of its own accord.
+// goRedisAuto returns the subject in which c makes pipelines by itself.
 func goRedisAuto(c *goredis.Client, name string, duplex bool) (subject, error) {
 	waits, deferred := goredis.DefaultBlockingAutoPipelineOptions(), goredis.DefaultAutoPipelineOptions()
 	waits.FullDuplex, deferred.FullDuplex = duplex, duplex
@@ -81,8 +81,8 @@ func goRedisAuto(c *goredis.Client, name string, duplex bool) (subject, error) {
 	}, nil
 }
 
-// goRedisBuffer gives the client the two bytes more that it wants for its
-// fastest way.
+// goRedisBuffer gives the client a buffer with room for the CRLF behind the
+// value, which its fastest way needs.
 func goRedisBuffer(c *goredis.Client) op {
 	return func(j *job) call {
 		var bufs scratch
@@ -175,8 +175,8 @@ func goRedisMGet(c *goredis.Client) func(context.Context, []string, see) error {
 	}
 }
 
-// bulkWriter passes on a string without the header that comes in front of it
-// and without the end of line behind it, both of which the client writes too.
+// bulkWriter passes a string on without its RESP header and its CRLF. The
+// client writes all three parts.
 type bulkWriter struct {
 	w     io.Writer
 	begun bool

@@ -69,7 +69,7 @@ func couchbaseSetMany(c *couchbase.Client) func(context.Context, []string, func(
 			}
 		}
 		r, err := c.Send(&gomemcached.MCRequest{Opcode: gomemcached.NOOP})
-		if err == nil && r.Opcode != gomemcached.NOOP { // an error of a quiet command
+		if err == nil && r.Opcode != gomemcached.NOOP { // a quiet command replies only with an error
 			err = errWrong
 		}
 		return err

@@ -16,7 +16,8 @@ type pooled struct {
 	get     func(key string) ([]byte, error)
 	set     func(key string, value []byte) error
 	getMany func(ctx context.Context, keys []string, f see) error
-	// atOnce is how many goroutines share a bulk set, which none of these clients has.
+	// atOnce is the number of goroutines that share a bulk set, as none of these
+	// clients has one.
 	atOnce int
 }
 
@@ -57,8 +58,8 @@ func (p pooled) setMany(_ context.Context, keys []string, value func(k int) []by
 	return nil
 }
 
-// openGomemcache opens gomemcache with its defaults, and tuned: it keeps a connection
-// for each goroutine, where it keeps two by default, and eight goroutines share a bulk
+// openGomemcache opens gomemcache with its defaults, and tuned. Tuned, it keeps a
+// connection for each goroutine in place of two, and eight goroutines share a bulk
 // set.
 func openGomemcache(at endpoint) (family, error) {
 	usual, tuned := memcache.New(at.addr), memcache.New(at.addr)

@@ -33,8 +33,8 @@ func openRedigo(at endpoint) (family, error) {
 	}}}, nil
 }
 
-// redigoDo calls the variant with a context only for a context that can end:
-// it starts a goroutine for each command.
+// redigoDo calls the variant with a context only for a context that can end,
+// because that variant starts a goroutine for each command.
 func redigoDo(ctx context.Context, pool *redis.Pool, name string, args ...any) (any, error) {
 	c, err := pool.GetContext(ctx)
 	if err != nil {

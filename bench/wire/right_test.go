@@ -124,8 +124,8 @@ func text(w io.Writer, s string) error {
 	return err
 }
 
-// TestGrowthIsThatOfTheSubject knows by how much the floor and a client that
-// has all of a value in memory must grow.
+// TestGrowthIsThatOfTheSubject checks the growth of the floor, and of a client
+// that has all of a value in memory.
 func TestGrowthIsThatOfTheSubject(t *testing.T) {
 	s := redisSystem.start(t, "tcp")
 	c := scenario{op: getTo, size: 4 << 20, each: 1}

@@ -10,7 +10,7 @@ import (
 )
 
 // openRueidis opens rueidis with its defaults, and tuned to one connection for
-// all goroutines (rueidis-one), where most commands meet.
+// all goroutines (rueidis-one), on which most commands share a write.
 func openRueidis(at endpoint) (family, error) {
 	o := rueidis.ClientOption{
 		InitAddress:       []string{at.addr},

@@ -39,7 +39,7 @@ type family struct {
 	close    func()
 }
 
-// endpoint is where the server listens.
+// endpoint is the address at which the server listens.
 type endpoint struct{ network, addr string }
 
 // op prepares the calls of a job.
@@ -62,12 +62,12 @@ type job struct {
 	keys []string // each goroutine has its equal share of them
 	each int      // that share
 	size int      // of a value in bytes
-	// exact says that every byte is checked, not the first and the last.
+	// exact says that every byte is checked, and not only the first and the last.
 	exact  bool
 	values [][]byte // a value for each letter
 }
 
-// letters is a prime, so that neighbours and other goroutines' keys differ.
+// letters is a prime, so that the values of neighbours and of other goroutines' keys differ.
 const letters = 23
 
 // newJob names keys by the size of their values: a client may remember the size

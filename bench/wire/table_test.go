@@ -16,7 +16,7 @@ type table struct {
 	goroutines int
 	context    contextKind
 	pinned     bool
-	growth     bool // how much the process grows is measured too
+	growth     bool // the growth of the process is measured, too
 	cases      []scenario
 }
 
@@ -28,7 +28,7 @@ type scenario struct {
 	each   int  // keys of each goroutine
 	size   int  // of a value in bytes
 	per    int  // operations in a call, 1 unless a call counts as many
-	rate   bool // how many bytes of values move in a second is a row, too
+	rate   bool // the bytes of values that move in a second are a row, too
 }
 
 // Operations, as a scenario names them.
@@ -124,7 +124,7 @@ func sizeName(n int) string {
 	return strconv.Itoa(n) + "B"
 }
 
-// contextKind says which contexts calls are made with.
+// contextKind is a kind of contexts that calls are made with.
 type contextKind int
 
 const (
@@ -143,7 +143,7 @@ func (k contextKind) title() string {
 	}[k]
 }
 
-// patience is more than any call takes.
+// patience is a timeout that no call reaches, so that no subject gains by giving up.
 const patience = time.Minute
 
 // with returns c with contexts of the kind, and a function that ends these contexts.

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// turn is how long each subject has in each round.
+// turn is the time that each subject has in each round.
 const turn = 50 * time.Millisecond
 
 func TestMain(m *testing.M) {
@@ -92,7 +92,7 @@ func (t table) measure(b *testing.B, s *setting, c scenario, subjects []subject)
 			b.Fatal(err)
 		}
 	}
-	round() // connections, buffers
+	round() // opens connections, grows buffers
 	col.contest.Forget()
 	for b.Loop() {
 		round()

@@ -19,7 +19,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
-// config says how much is measured.
+// config is the amount of measuring, as the flags give it.
 type config struct {
 	rounds  int
 	callers int           // of each instance

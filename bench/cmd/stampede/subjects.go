@@ -78,7 +78,7 @@ func subjects(cfg config, client *redis.Client) []*row {
 	}
 }
 
-// stampede lets the key expire in fresh instances, and all callers loose.
+// stampede lets the key expire in fresh instances, and then starts all callers at once.
 func (r *row) stampede(ctx context.Context, cfg config) error {
 	o := newOrigin(cfg)
 	all := make([]instance, r.instances)
@@ -178,7 +178,7 @@ func openStrata(o *origin, client *redis.Client) (instance, error) {
 	opt.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1} // a stale value would answer the burst without a load
 	if client != nil {
 		opt.Remote.Tier, opt.Remote.Bus = redis.NewTier(client), redis.NewBus(client)
-		opt.Remote.Timeout = time.Second // thousands of goroutines wake at once on few processors
+		opt.Remote.Timeout = time.Second // thousands of goroutines wake at once on few processors, and an answer may be late
 	}
 	c, err := strata.New(opt)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// config says how much is measured.
+// config is the amount of measuring, as the flags give it.
 type config struct {
 	rounds     int
 	slice      time.Duration

@@ -59,7 +59,8 @@ func temporarySQLite() (*origin, error) {
 	return &origin{db: db, name: "SQLite", table: "tiers", cleanup: func() error { return os.RemoveAll(dir) }}, nil
 }
 
-// openPostgres has the URL parsed by net/url first: the errors of pgx may quote the password.
+// openPostgres parses the URL with net/url first, and hides the errors of pgx, which may
+// quote the password.
 func openPostgres(raw string) (*origin, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {

@@ -209,7 +209,7 @@ type state int
 const (
 	mixed state = iota
 	cold        // nothing
-	warm        // all; but a gap of the bus has each entry confirmed by L2 once
+	warm        // all; but after a gap of the bus L2 confirms each entry once
 )
 
 // check returns an error if L1 answered another share of the reads than want says.
@@ -221,8 +221,8 @@ func (s *subjects) check(name string, want state, reads, hits int64) error {
 	return nil
 }
 
-// cacheRow reads through the cache that open returns, and closes it if it is
-// none of the two that stay.
+// cacheRow reads through the cache that open returns. It closes the cache,
+// unless it is one of the two that stay open.
 func (s *subjects) cacheRow(name string, l rig.Load, open func() (*cache, error), key func(g, i int) string, want state) *row {
 	r := &row{name: name}
 	r.slice = func() error {

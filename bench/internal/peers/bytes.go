@@ -19,13 +19,13 @@ type Codec[V any] struct {
 	Append func(b []byte, value V) []byte
 	// Decode is the inverse of Append. The value keeps nothing of b.
 	Decode func(b []byte) V
-	// Size is about how many bytes a key and its value take.
+	// Size is the approximate number of bytes of a key and its value.
 	Size int
 }
 
 // Bytes returns the caches that keep bytes, with values written by a codec.
-// They have room for as many bytes as the entries may take, which is no bound on
-// their number.
+// Their room is the number of bytes that the entries take. It does not bound the
+// number of entries exactly.
 func Bytes[V any](codec Codec[V]) []Peer[string, V] {
 	return []Peer[string, V]{
 		{Name: "bigcache", Kind: Expires, Open: codec.openBig},

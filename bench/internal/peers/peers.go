@@ -51,7 +51,7 @@ type Kind uint8
 const (
 	Bounded Kind = 1 << iota // it keeps to its capacity
 	Expires                  // it can have a TTL
-	Coarse                   // it has a TTL only for the sake of its clock
+	Coarse                   // it has a coarse clock, which only matters with a TTL
 	Sharded                  // the parts of its capacity fill unevenly
 	Cached  = Bounded | Expires
 )
@@ -77,7 +77,7 @@ const (
 	ShardedMap  = "128 RWMutex maps"
 )
 
-// All returns all peers that keep values as they are, our own first. Those that
+// All returns all peers that keep values as they are, our own first. Peers that
 // take strings only are left out for other keys.
 func All[K Key, V any]() []Peer[K, V] {
 	peers := []Peer[K, V]{

@@ -59,7 +59,7 @@ func returnsWhatWasSet[K peers.Key](t *testing.T, c peers.Cache[K, uint64], key 
 	for i := range n {
 		keys = append(keys, key(i))
 		c.Set(key(i), 1)
-		c.Settle() // ristretto forgets a write that overtakes the one that added the key
+		c.Settle() // ristretto loses a second write that comes before it has applied the first
 		c.Set(key(i), 100+uint64(i))
 		c.Settle()
 	}

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// shards is the number of parts of a shardedMap. Their index is the top of a
-// hash.
+// shards is the number of parts of a shardedMap. The top seven bits of a hash
+// are the index of a part.
 const shards, topBits = 128, 57
 
 func openSharded[K Key, V any](Config) (Cache[K, V], error) {

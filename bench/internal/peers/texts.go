@@ -58,7 +58,7 @@ func (c patrickmn[V]) Mix(keys []string, writes []bool, value V) (hits int) {
 	return hits
 }
 
-// openSturdyc has 64 shards, of which a full one evicts a tenth.
+// openSturdyc has 64 shards. A full shard evicts a tenth of its entries.
 func openSturdyc[V any](c Config) (Cache[string, V], error) {
 	ttl := c.TTL
 	if ttl == 0 {

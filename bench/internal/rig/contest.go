@@ -2,7 +2,7 @@ package rig
 
 // Way is one way to do the same thing as others.
 type Way struct {
-	// Name says which.
+	// Name is the row of the way in tables.
 	Name string
 	// Before prepares a turn and is not counted. It may be nil.
 	Before func() error
@@ -48,8 +48,8 @@ func (c *Contest) Round() error {
 // scripts and warmed caches.
 func (c *Contest) Forget() { clear(c.runs) }
 
-// Nanos returns how long a call of a way took in each round: the time of its
-// whole turn divided by its calls, the inverse of the throughput.
+// Nanos returns the nanoseconds of a call of a way in each round: the time of
+// its whole turn divided by its calls, the inverse of the throughput.
 func (c *Contest) Nanos(way int) []float64 {
 	return c.each(way, func(r Run) float64 { return 1e9 / r.PerSecond() })
 }

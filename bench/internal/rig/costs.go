@@ -33,7 +33,7 @@ type Meter struct {
 	text [4096]byte
 }
 
-// NewMeter returns a meter; it is the caller's to close.
+// NewMeter returns a meter. The caller closes it.
 func NewMeter() *Meter {
 	f, err := os.Open("/proc/self/smaps_rollup")
 	if err != nil {

@@ -4,5 +4,5 @@ package rig
 
 import "time"
 
-// cpuTime is zero: the system is not asked.
+// cpuTime is zero on systems without getrusage.
 func cpuTime() time.Duration { return 0 }

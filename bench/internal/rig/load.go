@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Load is a number of goroutines that call something over and over.
+// Load is a number of goroutines that call a function over and over.
 type Load struct {
 	Goroutines int
-	// For is how long they do. With Calls set, they stop after that many calls
-	// each instead.
+	// For is the time for which they call. With Calls set, each goroutine stops
+	// after that many calls instead.
 	For   time.Duration
 	Calls int
 	// Every is the number of calls of which one is timed: two readings of the
@@ -104,7 +104,7 @@ type worker struct {
 }
 
 // run makes calls until it has made the limit, if there is one, or is stopped.
-// It spends as little as it can on its own account.
+// It does little besides, as the costs of the process include it.
 func (w *worker) run(g, limit, every int, clock time.Duration, stop *atomic.Bool, call func(g, i int) error) {
 	i, untimed := 0, 0
 	for w.err == nil && (i < limit || limit == 0) && !stop.Load() {

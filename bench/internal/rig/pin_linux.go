@@ -37,9 +37,9 @@ func PinApart(server int) (restore func(), err error) {
 	if err := pin(strconv.Itoa(server), &sets[0]); err != nil {
 		return none, err
 	}
-	// Set by hand, so that the runtime does not follow the set of processors.
+	// A value set by hand stays: the runtime then does not follow the set of processors.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	restore = func() { _ = pin("self", &all) } // it could be narrowed, so it can be widened
+	restore = func() { _ = pin("self", &all) } // no error: a set that could be narrowed can be widened again
 	if err := pin("self", &sets[1]); err != nil {
 		restore()
 		return none, err

@@ -45,8 +45,8 @@ func Keys(n int) []string {
 }
 
 // Zipf returns n draws from 0 to keys-1 in which draw k has a chance in
-// proportion to (1+k)^-s. Which keys are popular does not depend on their
-// order.
+// proportion to (1+k)^-s. A random permutation decides which keys are popular,
+// so their order does not.
 func Zipf(n, keys int, s float64, seed uint64) []int32 {
 	r := rand.New(rand.NewPCG(seed, seed))
 	draw := zipf(r, keys, s)
