@@ -110,6 +110,7 @@ func BenchmarkL2Fill(b *testing.B) {
 // voids leases, counts in the lane and tells the bus; one follower listens.
 func BenchmarkL2Invalidate(b *testing.B) {
 	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
+		// A fixed number of calls: each needs an entry of its own to drop.
 		load.For, load.Calls = 0, 640/load.Goroutines
 		keys := rig.Keys(640)
 		key := func(g, i int) string { return keys[g*load.Calls+i] }

@@ -45,6 +45,8 @@ func (l *lane) next(batch, n int) (from, to int) {
 // that went through them in turn would meet keys again at the same distance each
 // time, and a slow one only the keys that it has just had.
 func (l *lane) jump(batch, n int) (from, to int) {
+	// The generator of Knuth's MMIX costs little beside a batch. Its low bits repeat
+	// soon, so the high ones are used.
 	l.random = l.random*6364136223846793005 + 1442695040888963407
 	from = int((l.random >> 33) % uint64(n-batch+1))
 	return from, from + batch

@@ -84,6 +84,7 @@ func (o Options) pairs() []pair {
 	keys, capacity := o.quick(o.scaled(stormKeys)), o.quick(o.scaled(stormCapacity))
 	low, spread := make([]uint64, keys), make([]uint64, keys)
 	for i := range low {
+		// Multiples of 2⁶⁴ / φ spread over all bits.
 		const golden = 0x9e3779b97f4a7c15
 		low[i], spread[i] = uint64(i)<<20, uint64(i+1)*golden
 	}
@@ -200,6 +201,7 @@ func (o Options) playPair(p pair) error {
 	if err != nil {
 		return err
 	}
+	// A call of the row 2x64 has 128 batches, see fanned.
 	o.stormLine(p.name, c, map[bool]float64{true: 128, false: 1}[p.name == "2x64"])
 	return nil
 }
@@ -259,6 +261,7 @@ func (o Options) besideWriter() error {
 		fill([]numbers{s}, keys)
 		alone, beside := mixing(stream, none)(s), mixing(stream, none)(s)
 		alone.name += calmSuffix
+		// A turn alone must not run beside the writer of the turn before.
 		alone.before = w.end
 		beside.before = func() { w.end(); w.start(s, keys) }
 		contestants = append(contestants, alone, beside)

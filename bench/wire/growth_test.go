@@ -89,6 +89,8 @@ func (t growthTask) do() error {
 			return err
 		}
 	}
+	// Twice: the second collection frees the memory that pools held. Then the peak
+	// counts, as a process may give memory back after a stream.
 	runtime.GC()
 	runtime.GC()
 	before := meter.Read()

@@ -99,6 +99,7 @@ func (r *run) strike(active []*fault) []*fault {
 	if len(active) >= 2 {
 		return active
 	}
+	// Another draw may fit where one touches an active fault or cannot be had.
 	for range 10 {
 		f := r.draw()
 		if f == nil || slices.ContainsFunc(active, func(a *fault) bool {

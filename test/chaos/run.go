@@ -333,6 +333,7 @@ func (r *run) finish() []cluster.Answer {
 		r.do(s, cluster.Command{Op: "settle", Within: settle})
 	}
 	r.logf("nothing is pending")
+	// The last drops must have reached all instances before these are asked.
 	<-time.After(delay + r.unheard())
 	var stats []cluster.Answer
 	for _, s := range r.slots {

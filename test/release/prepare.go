@@ -128,8 +128,10 @@ func writeOrRemove(file string, text []byte) error {
 	return nil
 }
 
-// sum brings the sums of the modules that a module requires into its go.sum, and tags
-// the commit with all sums.
+// sum brings into the go.sum of each module the sums of the modules that it requires.
+// Then it tags the module in the clone, because the go command computes a sum from a
+// tag. Later amendments change other folders only, so earlier sums stay right;
+// publish tags the last commit for all modules.
 func (r *repository) sum(ctx context.Context, clone, cache string) error {
 	sums := map[string]string{}
 	for _, m := range r.modules {

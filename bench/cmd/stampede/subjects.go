@@ -93,6 +93,7 @@ func (r *row) stampede(ctx context.Context, cfg config) error {
 		}
 		all[i] = in
 	}
+	// Twice the TTL, so that the entry is gone for sure.
 	gone := time.NewTimer(2 * ttl)
 	defer gone.Stop()
 	<-gone.C

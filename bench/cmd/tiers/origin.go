@@ -81,6 +81,8 @@ func openPostgres(raw string) (*origin, error) {
 
 // fill makes the table, and prepares the query of a read.
 func (o *origin) fill(ctx context.Context, keys []string) error {
+	// As many idle connections as open ones: by default all but two would be closed after
+	// each call, and opened again for the next.
 	o.db.SetMaxIdleConns(50)
 	o.db.SetMaxOpenConns(50)
 	tx, err := o.db.BeginTx(ctx, nil)

@@ -60,12 +60,14 @@ func (l Load) Run(call func(g, i int) error) (Run, error) {
 	var wg sync.WaitGroup
 	for g := range workers {
 		w := &workers[g]
+		// Room for the usual number of times, so that the calls alone allocate.
 		w.times = make([]time.Duration, 0, 1<<10)
 		wg.Go(func() {
 			<-begin
 			w.run(g, l.Calls, every, clock, &stop, call)
 		})
 	}
+	// The timer is made before the costs are read, so that they do not include it.
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	if l.Costs {

@@ -40,6 +40,7 @@ func parseValue(s string) (of string, version uint64) {
 
 // client makes calls, one after the other, until ctx ends.
 func (w *worker) client(ctx context.Context, r *rand.Rand) {
+	// Some keys are popular, so that callers and instances meet at them.
 	keys := rand.NewZipf(r, 1.1, 8, uint64(w.c.Keys-1))
 	pace := float64(w.c.Clients) / w.c.Rate * float64(time.Second)
 	next := time.Now()

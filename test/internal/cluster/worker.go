@@ -159,6 +159,7 @@ func newWorker(c Config) (w *worker, err error) {
 	if w.rec, err = newRecorder(c.Records, c.Clock); err != nil {
 		return nil, err
 	}
+	// Without jitter, as the judge takes the TTL for the life of an entry.
 	o := strata.Options[string, string]{
 		Name: "chaos", Service: c.Service, TTL: c.TTL, Jitter: -1, Loader: w.load,
 		Limits: strata.Limits{Lease: c.Lease},
