@@ -103,8 +103,8 @@ type contestant struct {
 // play gives all contestants their turns: a round to warm up, which it forgets,
 // and the counted ones.
 func (o Options) play(name string, goroutines, batch int, all []contestant) (cell, error) {
-	// Only the first call of a goroutine is timed, since the rows need the time of the whole turn
-	// only.
+	// Only the first call of a goroutine is timed: the rows need the time of the whole
+	// turn alone.
 	c := rig.Contest{Load: rig.Load{Goroutines: goroutines, For: o.Slice, Every: math.MaxInt, CPU: true}}
 	if o.Scale > 1 {
 		c.Load.Calls = 2

@@ -82,9 +82,9 @@ func (t table) measure(b *testing.B, s *setting, c scenario, subjects []subject)
 		b.Fatal(err)
 	}
 	part, ways, end := t.ways(c, j, subjects)
-	// Only the first call of a goroutine is timed: reading the clock more often would slow quick calls,
-	// and the tables need the time of the whole turn only.
 	defer end()
+	// Only the first call of a goroutine is timed: reading the clock more often would slow
+	// quick calls, and the tables need the time of the whole turn only.
 	col := &column{scenario: c, subjects: part, contest: rig.Contest{
 		Load: rig.Load{Goroutines: t.goroutines, For: turn, Every: 1 << 30, Costs: true},
 		Ways: ways,
