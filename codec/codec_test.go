@@ -249,8 +249,8 @@ func FuzzDecodeRaw(f *testing.F) {
 	})
 }
 
-// settle checks that an accepted input encodes to a form that is its own
-// round trip.
+// settle checks an accepted input: the encoding of its value decodes to a value with
+// the same encoding.
 func settle[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	t.Helper()
 	v, err := c.Decode(data)
@@ -272,8 +272,8 @@ func exact[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	}
 }
 
-// BenchmarkJSON measures one encoding into a buffer that is large enough, and
-// one decoding, of a struct with a slice, a map and a pointer.
+// BenchmarkJSON measures one encoding into a large enough buffer, and one decoding, of
+// a struct with a slice, a map and a pointer.
 func BenchmarkJSON(b *testing.B) {
 	c, v := codec.JSON[user](), sampleUser()
 	data, _ := c.Append(nil, v)

@@ -20,20 +20,21 @@ type Compressor interface {
 
 	// Decompress is the inverse of Compress: it appends to dst the bytes of which src
 	// is the compressed form. It writes to the memory of dst only: if its capacity is
-	// too small, the error is [io.ErrShortBuffer]. Input that is no compressed form is
-	// an error that wraps [ErrShort], [ErrLong] or [ErrMalformed].
+	// too small, the error is [io.ErrShortBuffer]. The error of input in another form
+	// wraps [ErrShort], [ErrLong] or [ErrMalformed].
 	Decompress(dst, src []byte) ([]byte, error)
 }
 
-// Bounds of what Decode accepts, and therefore of what Append compresses.
+// Bounds of the input that Decode accepts, and therefore of the values that Append compresses.
 const (
-	// maxExpanded is the largest length of an encoding that is compressed.
+	// maxExpanded is the largest length of an encoding, in bytes, that Append compresses.
 	maxExpanded = 64 << 20
-	// maxRatio is the largest ratio of its length to that of its compressed form.
-	// Shorter ones than freeExpanded may have any ratio.
+	// maxRatio is the largest ratio of the length of an encoding to the length of its
+	// compressed form. It bounds the memory that hostile input can claim. An encoding
+	// of up to freeExpanded bytes may have any ratio.
 	maxRatio     = 100
 	freeExpanded = 64 << 10
-	// keepExpanded is the largest capacity of a buffer that is kept for the next value.
+	// keepExpanded is the largest capacity, in bytes, of a buffer kept for the next value.
 	keepExpanded = 1 << 20
 )
 
@@ -44,14 +45,14 @@ const (
 	asCompressed
 )
 
-// Compressed returns c for values whose encoding is compressed, if it has at least min
-// bytes and becomes shorter that way. Other values are stored as c encodes them, after
-// one byte that says so. min may be changed at any time: all values stay readable.
-// Stats.Compressed of a cache counts the values that became shorter, Stats.StoredRaw the
-// others.
+// Compressed returns a codec that compresses the encodings of c. It compresses an
+// encoding of at least min bytes, if that makes it shorter. Other values are stored as c
+// encodes them, after one byte that says so. min may be changed at any time: all values
+// stay readable. Stats.Compressed of a cache counts the values that became shorter,
+// Stats.StoredRaw the others.
 //
-// The name of the codec is that of c and that of the format, such as "json+flate". So
-// values that c has stored are not read; see [Versioned] for a way to read them.
+// The name of the codec joins the names of c and of the format, such as "json+flate".
+// So values that c has stored are not read; see [Versioned] for a way to read them.
 //
 // Decode allocates memory for the bytes that really come. It refuses with [ErrTooLarge]
 // input that claims more than 64 MiB, or more than 64 KiB and the hundredfold of its
@@ -101,8 +102,9 @@ func (c *compressed[V]) Append(dst []byte, v V) ([]byte, error) {
 	return b, nil
 }
 
-// mostOf returns the length of the longest encoding whose compressed form may have n
-// bytes, with the length in front of it. It is the same where int has 32 bits.
+// mostOf returns the length of the longest encoding for which a compressed form of n
+// bytes is accepted, together with the length in front of it. The result is the same
+// where int has 32 bits.
 func mostOf(n int) int {
 	return int(min(maxExpanded, max(freeExpanded, maxRatio*int64(n))))
 }
@@ -119,8 +121,8 @@ func (c *compressed[V]) Decode(data []byte) (v V, err error) {
 	return c.Codec.Decode(*b)
 }
 
-// DecodeAlias implements [Aliaser]. A value that was compressed refers to memory of its
-// own, which holds the whole encoding.
+// DecodeAlias implements [Aliaser]. A compressed value refers to new memory, which
+// holds its whole encoding.
 func (c *compressed[V]) DecodeAlias(data []byte) (v V, err error) {
 	if len(data) > 0 && data[0] == asEncoded {
 		return c.wrapped.DecodeAlias(data[1:])

@@ -86,8 +86,8 @@ func TestCompressedInputThatAppendCannotHaveWrittenIsRefused(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsTheBytesThatCome: what is allocated for input that is refused
-// depends on its length and on the bytes that it holds, not on those it claims.
+// TestMemoryFollowsTheBytesThatCome: the memory allocated for refused input depends on
+// its length and on the bytes that it holds, not on the bytes that it claims.
 func TestMemoryFollowsTheBytesThatCome(t *testing.T) {
 	const mib = 1 << 20
 	huge := gigabyte(t, 64)

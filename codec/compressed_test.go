@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// The first byte of a value that is stored as it is, and of a compressed one.
+// The first byte of a value stored without compression, and of a compressed value.
 const (
 	asEncoded    = 0
 	asCompressed = 1
@@ -54,7 +54,7 @@ func TestAnyValueSurvivesCompression(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range kit.Rounds(300) {
 		text := make([]byte, r.IntN(1<<r.IntN(19)))
-		for i := range text { // from all the same to noise
+		for i := range text { // from one repeated byte to noise
 			text[i] = byte(r.IntN(1 + r.IntN(1<<(len(text)%9))))
 		}
 		c := compressedBytes(r.IntN(2000))
@@ -104,8 +104,9 @@ func TestOnlyLargeValuesThatShrinkAreCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressedCountsTheValuesThatItLeaves: also behind other codecs. Those that are too small,
-// do not shrink or are too large are raw; a value that cannot be encoded is neither.
+// TestCompressedCountsTheValuesThatItLeaves: also behind other codecs. Values that are too
+// small, too large, or do not shrink count as raw. A value without an encoding counts as
+// neither.
 func TestCompressedCountsTheValuesThatItLeaves(t *testing.T) {
 	inner := codec.Compressed(codec.Bytes(), 500, flate.New())
 	c := codec.Versioned(codec.WithName(inner, "pages"), codec.From(codec.String(), func(s string) ([]byte, error) { return []byte(s), nil }))

@@ -1,14 +1,14 @@
 // Package codec encodes values as bytes and decodes them, for a shared tier or
 // a snapshot.
 //
-// [JSON] is for almost any type, and other programs can read it. [Bytes] and
-// [String] are for values that are bytes already, [Integer] is for numbers.
-// Package codec/compact is for Go types without interfaces: the fastest, with the fewest
-// bytes. Package codec/gob is for Go types with interfaces. It is a separate package
-// because it links encoding/gob.
+// [JSON] is for almost any type, and other programs can read it. [Bytes] and [String]
+// store the bytes of a value unchanged, [Integer] is for numbers. Package codec/compact
+// is for Go types without interfaces: the fastest, with the fewest bytes. Package
+// codec/gob is for Go types with interfaces. It is a separate package because it links
+// encoding/gob.
 //
-// [Compressed] makes a codec that compresses large values, in a format such as that of
-// package codec/flate.
+// [Compressed] makes a codec that compresses large values, in a format such as the one
+// in package codec/flate.
 //
 // # Fingerprints
 //

@@ -14,14 +14,14 @@ import (
 // JSON returns a codec that writes values as encoding/json does, without
 // escaping HTML.
 //
-// A value that another program would decode as another one is refused by Append: one with
-// a text that is no UTF-8, a time with seconds in its zone, an interface that holds anything
-// but nil, bool, float64, string, []any and map[string]any, a pointer to nil, a nil
-// [json.RawMessage] or an empty [json.Number] without omitempty, a map with keys that are not
-// found under their texts, or a part with methods such as MarshalJSON that do not undo each
-// other. So is one that is nested more than 10 000 times. Changes that the type announces are not refused:
-// fields that are not exported, have the tag "-" or the name of another field are lost, and
-// with omitempty an empty slice or map becomes nil. Lost names such fields, and interfaces.
+// A value that another program would decode as another one is refused by Append: one with a text in
+// another form than UTF-8, a time with seconds in its zone, an interface that holds anything except
+// nil, bool, float64, string, []any and map[string]any, a pointer to nil, a nil [json.RawMessage]
+// or an empty [json.Number] without omitempty, a map with a key that its own text does not find
+// again, or a part with methods such as MarshalJSON that do not undo each other. A value nested
+// more than 10 000 times is refused, too. Changes that the type announces are not refused:
+// unexported fields and fields with the tag "-" or the name of another field are lost, and with
+// omitempty an empty slice or map becomes nil. Lost names such fields, and interfaces.
 //
 // Decode refuses null unless V is a pointer, map, slice or interface or has an UnmarshalJSON
 // method.
@@ -58,7 +58,7 @@ func (c jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	return b, nil
 }
 
-// jsonForm encodes the values of a type that is known when the program runs.
+// jsonForm encodes the values of one type, by reflection while the program runs.
 type jsonForm struct {
 	of     reflect.Type
 	values *lossy.Values
@@ -132,7 +132,7 @@ func jsonDepth(data []byte) (most int) {
 	return most
 }
 
-// replacement is the character in the place of bytes that are no UTF-8.
+// replacement is the character that encoding/json writes in the place of invalid UTF-8.
 var replacement = []byte("\ufffd") // read-only
 
 // replacesInside says that encoding/json writes the character itself, as a valid text has it,
@@ -143,7 +143,7 @@ var replacesInside = func() bool {
 }()
 
 // replaced reports whether JSON has the escape sequence that encoding/json writes in the
-// place of bytes that are no UTF-8. The character of a valid text is not escaped.
+// place of invalid UTF-8. The character of a valid text is not escaped.
 func replaced(data []byte) bool {
 	const escape = `\ufffd`
 	for at := 0; ; {

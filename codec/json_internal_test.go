@@ -303,8 +303,8 @@ func FuzzJSONStoresJustWhatComesBack(f *testing.F) {
 	})
 }
 
-// TestTextThatIsNoUTF8IsFoundInEachPart is for a Go whose encoding/json writes such a text
-// like a valid one.
+// TestTextThatIsNoUTF8IsFoundInEachPart is for a version of Go in which encoding/json
+// writes such a text like a valid one.
 func TestTextThatIsNoUTF8IsFoundInEachPart(t *testing.T) {
 	const bad = "a\xff"
 	type inner struct{ S string }

@@ -2,9 +2,9 @@ package codec
 
 import "unsafe"
 
-// Bytes returns the codec for values that are bytes already. Decode returns a
-// copy: the caller owns the slice, and it does not alias the input. No input is
-// refused. A nil slice is decoded as an empty one.
+// Bytes returns the codec for byte slices. Decode returns a copy: the caller owns the
+// slice, and it does not alias the input. No input is refused. A nil slice is decoded
+// as an empty one.
 func Bytes() Codec[[]byte] { return bytesCodec{} }
 
 type bytesCodec struct{}

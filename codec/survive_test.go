@@ -219,8 +219,8 @@ func TestJSONRefusesWhatMethodsDoNotUndo(t *testing.T) {
 	js(t, "embedded pointer", outer{&Inner{1}}, true)
 }
 
-// TestNoShapeOfAValueEndsTheProcess encodes values that are nested deep, or in themselves, or
-// have a part in very many places.
+// TestNoShapeOfAValueEndsTheProcess encodes values with deep nesting, values nested in
+// themselves, and values with one part in very many places.
 func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 	kit.Watch(t, 2*time.Minute)
 	const most = 10_000

@@ -2,8 +2,8 @@ package codec
 
 import "fmt"
 
-// Older says how values are read that an older version of the program has stored. [From]
-// makes one.
+// Older describes the values that an older version of the program has stored, and how to
+// read them. [From] makes one.
 type Older[V any] struct {
 	// Fingerprint is the [Fingerprint] of the values in that version.
 	Fingerprint uint64
@@ -13,8 +13,8 @@ type Older[V any] struct {
 	Decode func(data []byte) (V, error)
 }
 
-// From returns how values are read that c has encoded as Old. convert makes the value
-// of this version of them. Its panic is an error, like a panic of the codec.
+// From describes an older version of the values: c decodes an Old, and convert turns it
+// into the value of this version. Its panic is an error, like a panic of the codec.
 //
 // Old has the name and the shape that the type had in that version, and c the name,
 // because the fingerprint depends on them: leave the old type as it is, and give the
@@ -41,16 +41,17 @@ func From[Old, V any](c Codec[Old], convert func(Old) (V, error)) Older[V] {
 	}
 }
 
-// Upgrader is a Codec that can read what older versions of the program have stored.
+// Upgrader is a Codec that can also read the values that older versions of the program have stored.
 type Upgrader[V any] interface {
-	// Older returns the older versions, those first that are to be asked first. It
-	// always returns the same.
+	// Older returns the older versions in the order in which the cache tries them.
+	// Every call returns the same versions.
 	Older() []Older[V]
 }
 
 // Versioned returns c for a cache that also reads the values of older versions of the
 // program, the newest first. It encodes as c, and has the fingerprint of c: values of
-// this version are stored beside those of older versions, which never read them.
+// this version are stored beside the values of older versions, and older versions never
+// read them.
 //
 // A cache asks L2 once more for each older version if there is no value of this one.
 // Leave out a version when no instance of it runs any more, and its last values

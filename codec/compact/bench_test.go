@@ -34,8 +34,8 @@ func sampleProfile() profile {
 	}
 }
 
-// stream is a gob stream that has sent its type already, which is what the values of many
-// entries share in a file of them.
+// stream is a gob stream after its description of the type. The values of many entries in
+// one file share such a description.
 type stream struct {
 	buf bytes.Buffer
 	enc *stdgob.Encoder
@@ -64,8 +64,8 @@ func (s *stream) decode(data []byte) error {
 	return s.dec.Decode(&v)
 }
 
-// BenchmarkCompact measures one encoding into a buffer that is large enough, and
-// one decoding, beside a gob stream. The tables of ./bench are about more codecs.
+// BenchmarkCompact measures one encoding into a large enough buffer, and one decoding,
+// beside a gob stream. The tables of ./bench are about more codecs.
 func BenchmarkCompact(b *testing.B) {
 	c, v := compact.New[profile](), sampleProfile()
 	data := encode(b, c, v)

@@ -41,8 +41,9 @@ type compactCodec[V any] struct {
 	states sync.Pool // of *state[V]
 }
 
-// state is what one call needs. It is on the heap, as nodes are called by their
-// addresses, and kept for the next call.
+// state has the encoder, the decoder and the value of one call. It is on the heap,
+// because nodes are called through function variables with addresses, and is kept for
+// the next call.
 type state[V any] struct {
 	out encoder
 	in  decoder

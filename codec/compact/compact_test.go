@@ -104,8 +104,8 @@ func encode[V any](t testing.TB, c codec.Codec[V], v V) []byte {
 	return data
 }
 
-// roundTrip checks that a value comes back, copied and aliased, with a state that is new
-// and with one that was used before.
+// roundTrip checks that a value comes back, copied and aliased, with a new state and
+// with a used one.
 func roundTrip[V any](t *testing.T, v V) {
 	t.Helper()
 	c := compact.New[V]()

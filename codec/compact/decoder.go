@@ -27,7 +27,8 @@ type decoder struct {
 	// room is memory for copies of short strings.
 	room []byte
 
-	// zone is the last one that was made, of offset.
+	// zone is the zone made last. It has this offset, in seconds east of UTC. Most times of a value
+	// share one zone.
 	zone   *time.Location
 	offset int
 
@@ -69,7 +70,7 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-// uint reads what appendUint writes. A longer form of a number is refused.
+// uint reads a number in the form of appendUint. A longer form of a number is refused.
 func (d *decoder) uint() uint64 {
 	if i := d.pos; i < len(d.data) && d.data[i] < 0x80 {
 		d.pos = i + 1
@@ -99,7 +100,7 @@ func (d *decoder) longUint() uint64 {
 	return u
 }
 
-// int reads what appendInt writes.
+// int reads a number in the form of appendInt.
 func (d *decoder) int() int64 {
 	u := d.uint()
 	return int64(u>>1) ^ -int64(u&1)

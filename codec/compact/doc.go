@@ -8,8 +8,8 @@
 // with the methods MarshalBinary and UnmarshalBinary or else GobEncode and GobDecode,
 // which encode themselves. Nil and empty slices and maps are kept apart.
 //
-// Fields of a struct that are exported are encoded, also those of an embedded struct
-// that is not exported itself; mutexes and the like of package sync are left out. A
+// The exported fields of a struct are encoded, also the exported fields of an
+// unexported embedded struct. Mutexes and the like of package sync are left out. A
 // struct that embeds a type that encodes itself is encoded by its fields, because the
 // methods that it has from that type know no others.
 //
@@ -17,14 +17,14 @@
 // exported field are refused: Check returns an error that names the field, and so does
 // every other method. Package codec/gob can encode interfaces.
 //
-// # What is not kept
+// # Losses and refusals
 //
-// A pointer to the same value from two places becomes two pointers to copies. A value
-// that is nested more than [MaxDepth] times in itself is refused, and so is one that
-// refers to itself, or has parts of such a type in very many places. A value of a type
-// that encodes itself is refused if its methods do not return it. A time.Time keeps its instant and its offset from UTC: it is in UTC
-// if it was, otherwise in time.Local if that has the same offset at that instant, and
-// else in a zone without a name. Its monotonic reading is lost.
+// A pointer to the same value from two places becomes two pointers to copies. A value nested more
+// than [MaxDepth] times in itself is refused. So is a value that refers to itself, or that has
+// parts of such a type in very many places. A value of a type that encodes itself is refused if its
+// methods do not return it. A time.Time keeps its instant and its offset from UTC: a time in UTC
+// stays in UTC. Another one gets time.Local if time.Local has the same offset at this instant, and
+// else a zone without a name. Its monotonic reading is lost.
 //
 // # Form
 //
@@ -42,7 +42,7 @@
 //   - pointer: 0 for nil, or 1 and the value.
 //   - time.Time: seconds since 1970, twice the nanoseconds, plus 1 if a zone follows, as
 //     seconds east of UTC.
-//   - a type that encodes itself: the length of what its method returns, and that.
+//   - a type that encodes itself: the length of the bytes that its method returns, and the bytes.
 //
 // # Input is not trusted
 //

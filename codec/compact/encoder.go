@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// errDeep is the reason for refusing a value that is nested too deep in itself.
+// errDeep is the reason for refusing a value with too deep nesting, or one nested in itself.
 var errDeep = errors.New("nested too deep, or in itself")
 
 // problem is the reason for a refusal: a text without parts of the value, and the
@@ -18,7 +18,8 @@ type problem struct {
 func (p *problem) Error() string { return p.text }
 func (p *problem) Unwrap() error { return p.cause }
 
-// encoder is what an Append has to remember on its way through a value.
+// encoder has the state of one Append on its way through a value: bounds against endless values,
+// and the first error.
 type encoder struct {
 	depth int
 	parts int // of types that contain themselves

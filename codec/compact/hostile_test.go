@@ -79,8 +79,8 @@ func allocates(t *testing.T, most uint64, f func()) {
 	}
 }
 
-// Each length is no more than the bytes that are left. Only with the bytes of siblings set
-// aside are all lengths together bounded.
+// Each length is at most the number of bytes left. That alone does not bound the sum of
+// all lengths: the bytes that later siblings need must be set aside.
 func TestNestedLengthsShareTheInput(t *testing.T) {
 	type nest []nest
 	const size = 1 << 16
@@ -169,7 +169,7 @@ func exact[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	}
 }
 
-// flat has fields of all kinds but maps, whose entries have no order.
+// flat has fields of all kinds except maps, because the entries of a map have no order.
 type flat struct {
 	A int
 	B []string

@@ -71,7 +71,8 @@ func (m *methods) embedded(t reflect.Type) bool {
 	return false
 }
 
-// build makes n the node of a type with the methods: a length, and what they return.
+// build makes n the node of a type with the methods. Its form is a length, and the bytes that the
+// method returns.
 func (m *methods) build(n *node, t reflect.Type) {
 	n.least, n.methods = 1, true
 	survives := m.survives(t)

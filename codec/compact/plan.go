@@ -13,9 +13,9 @@ import (
 //
 // Values are reached by their addresses: with reflect.Value in place of these, an Append
 // of the profile of BenchmarkCompact takes 267 ns in place of 134, and a Decode 1070 in
-// place of 730. An address is always that of a whole value of the node's type, or of a field or element
-// of one, and all memory is allocated by its type, so that the collector sees every
-// pointer.
+// place of 730. An address always belongs to a whole value of the node's type, or to a field or
+// element of such a value, and all memory is allocated by its type, so that the collector sees
+// every pointer.
 type node struct {
 	// encode appends the value at p.
 	encode func(e *encoder, b []byte, p unsafe.Pointer) []byte
@@ -180,7 +180,8 @@ func (b *builder) pointer(n *node, t reflect.Type, path string) {
 	}
 }
 
-// times returns a product of numbers that are not negative, or the largest int.
+// times returns the product of two numbers, neither of them negative. If it overflows, it is the
+// largest int.
 func times(a, b int) int {
 	if b > 0 && a > math.MaxInt/b {
 		return math.MaxInt

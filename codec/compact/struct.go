@@ -38,8 +38,8 @@ func (b *builder) structure(n *node, t reflect.Type, path string) {
 	}
 }
 
-// fields returns the fields of a struct that are encoded, and whether others are left
-// out. Mutexes and fields without a name are no data.
+// fields returns the encoded fields of a struct, and whether other fields are left out.
+// Mutexes and fields without a name are no data.
 func (b *builder) fields(t reflect.Type, path string) (fields []field, left bool) {
 	if path != "" {
 		path += "."

@@ -18,7 +18,7 @@ func encodeTime(e *encoder, b []byte, p unsafe.Pointer) []byte {
 	return b
 }
 
-// appendTime reports false for a time whose zone is too far from UTC.
+// appendTime reports false for a time with a zone too far from UTC.
 func appendTime(b []byte, t time.Time) (_ []byte, ok bool) {
 	b = appendInt(b, t.Unix())
 	nanos := uint64(t.Nanosecond()) << 1

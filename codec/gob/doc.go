@@ -22,11 +22,11 @@
 // difference between an empty and a nil slice. A nil pointer as the value is an error.
 //
 // Append refuses values that other programs would read as other values, or not at all: a
-// field that points to a zero number, text or list, which gob decodes as nil; an interface
-// with a type that was registered with a pointer and holds none, or the reverse; a map with
-// keys that refer to other values; a type with methods GobEncode and GobDecode that do not
-// undo each other. A value with an interface, and one of a type whose zero value gob refuses, is
-// decoded after it was encoded, to see that.
+// field that points to a zero number, text or list, which gob decodes as nil; an interface that
+// holds a value of a type registered as a pointer, or the reverse; a map with keys that refer to
+// other values; a type with methods GobEncode and GobDecode that do not undo each other. Append
+// decodes two kinds of values after it encodes them, to find such losses: values with an
+// interface, and values of a type of which gob refuses the zero value.
 //
 // # Hostile input
 //

@@ -45,8 +45,8 @@ type gobCodec[V any] struct {
 
 	// whole: an encoded value is a gob stream of its own. Otherwise it is the
 	// content of one message of type id with the shape root, and the pools hold
-	// encoders and decoders that have processed prelude: the description of V
-	// and one value.
+	// encoders and decoders after they have processed prelude: the description of V and
+	// one value.
 	whole    bool
 	prelude  []byte
 	id       []byte

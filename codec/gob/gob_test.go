@@ -107,7 +107,7 @@ func encode[V any](t testing.TB, c codec.Codec[V], v V) []byte {
 	return data
 }
 
-// roundTrip checks that the decoded value equals that of plain gob.
+// roundTrip checks that the decoded value equals the one from plain gob.
 func roundTrip[V any](t *testing.T, v V) {
 	t.Helper()
 	var stream bytes.Buffer
@@ -119,7 +119,7 @@ func roundTrip[V any](t *testing.T, v V) {
 		t.Fatal(err)
 	}
 	c := gob.New[V]()
-	for range 3 { // new encoders, then those of the pool
+	for range 3 { // new encoders, then encoders from the pool
 		got, err := c.Decode(encode(t, c, v))
 		if err != nil {
 			t.Fatalf("%T: decode: %v", v, err)
@@ -355,8 +355,8 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// BenchmarkGob measures one encoding into a buffer that is large enough, and
-// one decoding, and compares them with a plain gob stream per value.
+// BenchmarkGob measures one encoding into a large enough buffer, and one decoding, and
+// compares them with a plain gob stream per value.
 func BenchmarkGob(b *testing.B) {
 	c, v := gob.New[order](), sampleOrder()
 	data := encode(b, c, v)

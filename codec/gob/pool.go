@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata/codec"
 )
 
-// encoder is a gob encoder that has described its type already, so that each
-// further value is one message.
+// encoder is a gob encoder after the description of its type, so that each further
+// value is one message.
 type encoder struct {
 	enc *gob.Encoder
 	w   sink
@@ -52,7 +52,7 @@ func (w *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// decoder is a gob decoder that has read the description of its type.
+// decoder is a gob decoder after it has read the description of its type.
 type decoder struct {
 	dec  *gob.Decoder
 	r    feed

@@ -30,7 +30,8 @@ type node struct {
 	fields    []*node
 }
 
-// Type numbers that are the same in every stream of encoding/gob.
+// Type numbers with one meaning in every stream of encoding/gob: the number of interfaces, and the
+// first number of the types that a stream describes.
 const (
 	ifaceID   = 8
 	firstUser = 64
@@ -196,7 +197,8 @@ func (s *scanner) value(n *node) {
 	s.depth--
 }
 
-// fields scans a struct of n fields and calls f for each field that is present.
+// fields scans a struct of n fields and calls f for each field in the input. Gob leaves out fields
+// with a zero value.
 func (s *scanner) fields(n int, f func(i int)) {
 	for i := -1; s.err == nil; {
 		d := s.uint()
