@@ -52,8 +52,8 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 }
 
 // Set stores a value for Options.TTL. It reports false if the value was not
-// stored, because the cache is closed or because the value is heavier than
-// MaxWeight, or than what pinned entries leave of it; in these cases the key is
+// stored, because the cache is closed, or because the value is heavier than MaxWeight
+// or than the part of it that pinned entries leave free. In these cases the key is
 // removed.
 func (c *Cache[K, V]) Set(key K, value V) bool { return c.SetTTL(key, value, c.ttl) }
 
@@ -170,15 +170,15 @@ func (c *Cache[K, V]) Delete(key K) bool {
 }
 
 // DeleteFunc removes the entries for which f returns true, and returns their
-// number. f runs without a lock; a value that is replaced while f runs stays.
+// number. f runs without a lock. A value that another call stores while f runs stays.
 func (c *Cache[K, V]) DeleteFunc(f func(key K, value V) bool) int {
 	return c.engine.DeleteFunc(func(e *l1.Entry[K, V]) bool { return f(e.Key, e.Value) })
 }
 
 // All iterates over the keys and values in the cache, in no order. The cache
-// may be changed meanwhile: an entry that stays in the cache is seen once; an
-// entry that is added, removed or replaced may be seen or not. The iteration is
-// not recorded as a use for the eviction policy.
+// may be changed meanwhile: an entry that stays in the cache is seen once; an added,
+// removed or replaced entry may be seen or not. The iteration is not recorded as a use
+// for the eviction policy.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for e := range c.engine.All() {
@@ -191,9 +191,9 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 
 // Hottest iterates over up to n keys and values, the most used first, as of the
 // call of Hottest: with LRU the last used first, with LFU by the number of uses, and else
-// by the number of recent uses, up to three. The order is that of each shard; between
-// entries of different shards it is approximate. With LRU and LFU pinned entries that were
-// read come first, and the other pinned entries last. Use it to transfer the hot part of a
+// by the number of recent uses, up to three. The order is exact for the entries of one
+// shard, and approximate between shards. With LRU and LFU, pinned entries that a Get has
+// found come first, and the other pinned entries last. Use it to transfer the hot part of a
 // cache to a new process, and math.MaxInt as n for all entries: entries that come between a
 // call of Len and one of Hottest would push out others.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {

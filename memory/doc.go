@@ -24,7 +24,7 @@
 // keeps 1000 entries, for any set of keys. It is never exceeded, not even for a
 // moment.
 //
-// An entry whose weight is Pinned is never evicted, but expires as any other. Pinned
+// An entry with the weight Pinned is never evicted, but expires as any other. Pinned
 // entries count against the bounds, and an entry that does not fit beside them is not
 // stored.
 //
@@ -33,10 +33,10 @@
 // Options.Policy is one of
 //
 //	         a hit takes  evicts first
-//	A3FIFO   no lock      what is neither used often nor soon again
-//	LRU      a lock       what was last used the longest ago
-//	LFU      a lock       what was used the fewest times since it came
-//	FIFO     no lock      the oldest
+//	A3FIFO   no lock      entries neither used often nor used again soon
+//	LRU      a lock       the entry with the oldest last use
+//	LFU      a lock       the entry with the fewest uses since it came
+//	FIFO     no lock      the oldest entry
 //	Random   no lock      any entry
 //
 // The default is A3-FIFO. A new key enters a small queue. If it is hit there twice, it
@@ -51,20 +51,21 @@
 //
 // A remembered key that comes back sooner than the oldest of main was read goes to main
 // at once. Such keys also set the size of the small queue, between 1 and 90 percent. So
-// a scan passes through the small queue, and a loop that is larger than the cache is
-// hit in part. A hit costs the policy at most one write to a counter in the entry. An
-// entry that has expired is evicted before others.
+// a scan passes through the small queue, and a loop over more keys than fit still has
+// some hits. A hit costs the policy at most one write to a counter in the entry.
+// Expired entries are evicted before others.
 //
-// By default a Set that needs room evicts what it needs. Options.EvictShare makes it
-// evict a share of the cache, and the following ones nothing.
+// By default a Set that needs room evicts only enough for its own entry.
+// Options.EvictShare makes it evict a share of the cache, so that the next Sets evict
+// nothing.
 //
 // # Time
 //
 // An entry is never served at or after its deadline, by the monotonic clock;
 // while reads are frequent, the clock may be up to a millisecond late. The
 // memory of an entry is freed within two seconds after the deadline. A change
-// of the wall clock has no effect. With Options.IdleTTL an entry that is not read has an
-// earlier deadline, which every read defers.
+// of the wall clock has no effect. With Options.IdleTTL each entry also has an earlier
+// deadline, which every read defers.
 //
 // # Callbacks
 //

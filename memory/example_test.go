@@ -51,7 +51,7 @@ func ExampleNew_weight() {
 	// b cleared
 }
 
-// Keep what was used last, and make room for ten percent at once.
+// Keep the entries used last, and make room for ten percent at once.
 func ExamplePolicy() {
 	cache, err := memory.New(memory.Options[int, string]{
 		MaxEntries: 20,

@@ -35,24 +35,25 @@ type Options[K comparable, V any] struct {
 	// Policy decides which entries make room for others. The zero value is A3FIFO.
 	Policy Policy
 
-	// EvictShare is the share of the cache that is evicted when an entry needs room,
-	// between 0 and 0.5, in millionths. A Set that finds the cache full has
-	// EvictShare × MaxEntries entries evicted, rounded down, or EvictShare × MaxWeight of
-	// weight if that is what it would exceed, and at least what it needs: those that the
-	// Policy gives up first, from all parts of the cache alike. The Set evicts up to some
-	// thousand of them itself, the background the rest, 256 at most under one lock. The
-	// next Sets evict nothing. 0 means that each Set evicts only what it needs, which keeps
-	// the cache full.
+	// EvictShare is the share of the cache to evict when an entry needs room, between 0 and
+	// 0.5, in steps of a millionth. If a Set would exceed MaxEntries, EvictShare ×
+	// MaxEntries entries are evicted, rounded down; if it would exceed MaxWeight, entries
+	// with a weight of EvictShare × MaxWeight. At least enough for the new entry is
+	// evicted. The Policy chooses the entries, from all parts of the cache alike. The Set
+	// evicts up to some thousand of them itself and the background the rest, at most 256
+	// under one lock. The next Sets evict nothing. With 0 each Set evicts only enough for
+	// its own entry, which keeps the cache full.
 	EvictShare float64
 
 	// TTL is the time to live of an entry after it was stored. Zero means
 	// NoExpiry.
 	TTL time.Duration
 
-	// IdleTTL is how long an entry lives that is not read: it ends between 7/8 of IdleTTL
-	// and IdleTTL after it was stored or last found by Get or Touch, or when its time to
-	// live ends, if that is sooner. OnEvict hears of it as Expired. Zero means that reads
-	// do not matter; at least 1 ms. A hit writes to its entry once in IdleTTL/16 at most.
+	// IdleTTL is the life of an entry without reads. The entry ends between 7/8 of
+	// IdleTTL and IdleTTL after it was stored or last found by Get or Touch, or at the
+	// end of its time to live if that comes sooner. OnEvict gets it with the reason
+	// Expired. Zero means that reads do not matter; other values are at least 1 ms. A hit
+	// writes to its entry once in IdleTTL/16 at most.
 	IdleTTL time.Duration
 
 	// OnEvict, if not nil, is called once for every value that leaves the
@@ -77,8 +78,8 @@ const (
 	Replaced = Reason(l1.Replaced)
 	// Deleted: removed by Delete, DeleteFunc or Compute.
 	Deleted = Reason(l1.Deleted)
-	// Rejected: its key was set to a value that is heavier than MaxWeight, or than what
-	// pinned entries leave of it.
+	// Rejected: its key was set to a value heavier than MaxWeight, or than the part of
+	// it that pinned entries leave free.
 	Rejected = Reason(l1.Rejected)
 	// Cleared: removed by Clear or Close.
 	Cleared = Reason(l1.Cleared)
@@ -94,8 +95,8 @@ const (
 	minIdleTTL = time.Millisecond
 )
 
-// config checks the options and converts them to those of the engine. It
-// returns all errors, joined.
+// config checks the options and converts them to options of the engine. It returns all
+// errors, joined.
 func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	entries, weight, err := bounds(o.MaxEntries, o.MaxWeight, o.Weigh != nil)
 	if o.TTL < 0 {

@@ -42,8 +42,8 @@ func TestPinnedEntriesAreNeverEvicted(t *testing.T) {
 	}
 }
 
-// TestPinnedEntriesAreBounded stores nothing beside entries that are pinned and leave no
-// room, until one of them goes.
+// TestPinnedEntriesAreBounded fills a cache with pinned entries. Nothing can be stored
+// beside them until one of them goes.
 func TestPinnedEntriesAreBounded(t *testing.T) {
 	c := mustNew(t, memory.Options[int, int]{MaxWeight: 100, Weigh: pinsBelow(1000)})
 	for i := range 200 {
@@ -96,7 +96,7 @@ func TestPinnedEntryBecomesHeavy(t *testing.T) {
 var everyPolicy = []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} // read-only
 
 // TestOperationsOnASmallCacheEnd does all operations in random order on caches of a few
-// entries, with values that are their weights, from two goroutines.
+// entries, from two goroutines. The weight of an entry is its value.
 func TestOperationsOnASmallCacheEnd(t *testing.T) {
 	for _, p := range everyPolicy {
 		for seed := range uint64(kit.Rounds(20)) {

@@ -15,8 +15,9 @@ type Bus interface {
 	// Publish sends messages to all followers of their names, including those
 	// in this process.
 	Publish(ctx context.Context, m []Message) error
-	// Follow calls f for every event of the cache with a name, that of its [Space], one
-	// call at a time, until stop is called. stop waits for a running call. f must not block.
+	// Follow calls f for every event of one cache, one call at a time, until stop is called.
+	// name is the Name of the cache's [Space]. stop waits for a running call. f must not
+	// block.
 	Follow(name string, f func(Event)) (stop func())
 }
 
@@ -50,9 +51,9 @@ const (
 	AllDropped Kind = 3
 	// AllExpired: all keys of the namespace are stale.
 	AllExpired Kind = 4
-	// TagDropped: entries with the tag Key that were loaded before are absent.
+	// TagDropped: entries with the tag Key and an older load are absent.
 	TagDropped Kind = 5
-	// TagExpired: entries with the tag Key that were loaded before are stale.
+	// TagExpired: entries with the tag Key and an older load are stale.
 	TagExpired Kind = 6
 	// Ended: a lease on Key has ended. Instances that wait for it may ask
 	// again. Nothing was dropped.
@@ -88,8 +89,8 @@ type Message struct {
 	Hold time.Duration
 }
 
-// LaneVersion is a state of a lane. Lane versions are compared by equality: a
-// server that was set back may count the same numbers again, but with another
+// LaneVersion is a state of a lane. Lane versions are compared by equality: a server
+// restored from an older state may count the same numbers again, but with another
 // nonce. The zero LaneVersion is no version.
 type LaneVersion struct {
 	// Count is the number of drops so far, and Nonce the random number of the

@@ -9,21 +9,22 @@ import (
 )
 
 // Fleet is a Tier over several servers, each of which has the entries of some keys.
-// A server that does not answer costs its own keys the shared store, and no others: the
-// errors of a server are [*ServerError], and those of some keys of a call [KeyErrors].
-// A cache has a circuit breaker for each server then, and names the server that is at
-// fault.
+// A server that does not answer costs its own keys the shared store, and no others: an
+// error of a server is a [*ServerError], and a call that fails for some of its keys
+// returns [KeyErrors]. With a Fleet, a cache has a circuit breaker for each server, and
+// its errors name the failing server.
 //
 // Without it, the Tier counts as one server.
 type Fleet interface {
 	// Servers returns the names of the servers, which hold no credentials. With one
 	// server or none there is nothing to tell apart. The list may change.
 	Servers() []string
-	// ServerOf returns the name of the server that has a key. It sends no request.
+	// ServerOf returns the name of the server that holds the entries of a key. It sends no request.
 	ServerOf(key string) string
-	// DropAllOf is DropAll for the keys of one server, by its name: it carries on a
-	// DropAll that has returned a [*NotToldError]. If one operation drops the keys of all
-	// servers, it is DropAll. A server that has left the list has none to drop.
+	// DropAllOf is DropAll for the keys of one server, by its name: it completes a
+	// DropAll that returned a [*NotToldError]. If one operation drops the keys of all
+	// servers, DropAllOf is DropAll. For a server no longer in the list there is nothing
+	// to drop.
 	DropAllOf(ctx context.Context, server string, soft bool) error
 }
 
@@ -53,7 +54,7 @@ func FailedServer(err error) string {
 // NotToldError is the error of a DropAll that some servers of a [Fleet] have not
 // confirmed. It has taken effect on the others.
 type NotToldError struct {
-	// Servers are the names of the servers that have not confirmed.
+	// Servers are the names of the servers without a confirmation.
 	Servers []string
 	// Err has their errors.
 	Err error
@@ -113,7 +114,8 @@ func JoinKeys(errs []error) error {
 // same reports whether two errors say the same of the same server.
 func same(a, b error) bool { return a.Error() == b.Error() }
 
-// ErrorOf returns the error of argument i of a call that has returned err.
+// ErrorOf returns the error for argument i of a call, and nil if there is none. err is the error of
+// the whole call.
 func ErrorOf(err error, i int) error {
 	if all, ok := err.(KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 		return all[i]

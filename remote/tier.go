@@ -17,9 +17,10 @@ var (
 	// ErrKeyTooLong is returned when a key is longer than the tier can store.
 	// Nothing was sent.
 	ErrKeyTooLong = errors.New("remote: key too long")
-	// ErrMoved is matched, by errors.Is, by the error of a Tier if a server has
-	// executed the operation, or refused it, whose place another server has taken,
-	// or may have taken. The cache sends a drop again then.
+	// ErrMoved is matched, by errors.Is, by the error of an operation that reached a
+	// server with a successor: another server has taken its place, or may have, whether
+	// the old one executed the operation or refused it. The cache then sends a drop
+	// again.
 	ErrMoved = errors.New("remote: another server has taken over")
 	// ErrValueTooLarge is returned when a value is larger than the tier can
 	// store. Nothing was sent.
@@ -62,16 +63,16 @@ type Tier interface {
 	// would wait for the lease in vain.
 	//
 	// An error concerns all requests. If only some fail, as those to one server
-	// of several, Acquire reports that in their results: a lease that was granted
-	// to another request would be lost otherwise.
+	// of several, Acquire reports that in their results. With an error for all, the
+	// leases granted to the other requests would be lost.
 	Acquire(ctx context.Context, r []Request, d time.Duration) ([]Acquired, error)
 
 	// Put stores values, each under a lease, or under a token from Drop. It
 	// consumes the lease or token. Under a token, or with Drops, it voids all
 	// leases on the key and makes the values of other schemas absent, because
-	// they are older. If Left is not positive, nothing is held afterwards. Put
-	// returns the indexes of the values that were refused, and not stored,
-	// because their lease or token was void.
+	// they are older. If Left is not positive, nothing is held afterwards. Put returns
+	// the indexes of the refused values: they were not stored, because their lease or
+	// token was void.
 	Put(ctx context.Context, p []Put) (refused []int, err error)
 
 	// Drop makes keys absent, or stale if Soft, for all schemas, and voids
@@ -86,8 +87,8 @@ type Tier interface {
 	// if the lease is void or the held value has another ID.
 	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
 
-	// Release ends a lease on key before it runs out, so that no instance waits
-	// for a load that has failed. A lease that is void already is no error.
+	// Release ends a lease on key before it runs out, so that no instance waits for a
+	// failed load. The error is nil for a void lease.
 	Release(ctx context.Context, key string, l Lease) error
 
 	// Renew lets a lease on key run for d from now, while a long load runs, and
@@ -97,10 +98,10 @@ type Tier interface {
 	Renew(ctx context.Context, key string, l Lease, d time.Duration) (renewed bool, err error)
 
 	// DropAll makes all keys of the namespace absent, or stale if soft, for all
-	// schemas, and in constant time. Values that are stored later under a lease
-	// or token from before it are absent, or stale, too. When DropAll returns
-	// nil, it has taken effect for this instance; others may notice up to a
-	// second later, unless Recheck is called on their Tiers.
+	// schemas, and in constant time. It also reaches values stored later under a lease
+	// or token from before it. When DropAll returns nil, it has taken effect for this
+	// instance; others may notice up to a second later, unless Recheck is called on
+	// their Tiers.
 	DropAll(ctx context.Context, soft bool) error
 
 	// Recheck tells a Tier that remembers the namespace state between operations
@@ -109,13 +110,14 @@ type Tier interface {
 	Recheck()
 }
 
-// Reader is a Tier that reads one value into memory of its caller. It is no ability:
-// Read does what Get does, with fewer allocations. A cache calls it instead of Get
-// for single keys if [AsReader] finds it. A [Wrapper] without it gets calls of Get.
+// Reader is a Tier that reads one value into memory of its caller. It is not an
+// ability: Read is Get for one key, with fewer allocations. A cache calls it instead of
+// Get for single keys if [AsReader] finds it. A [Wrapper] without it gets calls of Get.
 type Reader interface {
-	// Read returns what Get returns for key. Data is in the memory of dst if there
-	// is enough, whatever that holds. The Tier keeps neither dst nor Data after the
-	// call. The call ends when ctx ends, or after the timeout, unless that is zero.
+	// Read returns the same Held as Get for key. Data is in the memory of dst if its
+	// capacity is large enough; the content of dst does not matter. The Tier keeps
+	// neither dst nor Data after the call. The call ends when ctx ends, or after the
+	// timeout. A timeout of zero means none.
 	Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (Held, error)
 	// Self returns the receiver. A Tier that embeds a Reader has its methods, too, and
 	// is no Reader by that: its Get may do more.
@@ -130,8 +132,8 @@ type Request struct {
 	// instances that ask after the value was replaced get the new value. Zero
 	// means none.
 	Replace ID
-	// Known is the ID of a value that the caller has: the Tier may leave out the Data
-	// of the held value if that has the same bytes. Zero means none.
+	// Known is the ID of a value that the caller has. If the held value has this ID,
+	// the Tier may leave out its Data, because the bytes are the same. Zero means none.
 	Known ID
 }
 
@@ -216,8 +218,8 @@ type Put struct {
 	Fresh, Left time.Duration
 	// Lease is the right to store, from Acquire or Drop.
 	Lease Lease
-	// Tags are the tags that Data carries, for a [Tagger] that has to make something of
-	// them before the value is stored.
+	// Tags are the tags in Data, for a [Tagger] that must prepare the tags before it
+	// stores the value.
 	Tags []string
 	// Drops means that the Put is also a drop of the key, and is announced as
 	// one: the values that other instances hold are older, in all schemas. A
@@ -279,14 +281,14 @@ type Binder interface {
 // drops of its tags with the clock in the lease of its load. The clock counts
 // the drops of tags in the namespace; only the store advances it.
 //
-// Without it, calls with tags fail, and values that were loaded with tags are
-// returned but not stored.
+// Without it, calls with tags fail, and loaded values with tags are returned but not
+// stored.
 type Tagger interface {
 	// DropTags drops tags: entries with one of the tags and an older clock in
 	// their lease are absent from now on, or stale if soft.
 	DropTags(ctx context.Context, tags []string, soft bool) error
-	// Tags returns the drops of each tag, in one round trip. A store that has
-	// lost them answers as if the drops had just happened.
+	// Tags returns the drops of each tag, in one round trip. A store that lost them
+	// answers as if the drops had just happened.
 	Tags(ctx context.Context, tags []string) ([]Tag, error)
 }
 
@@ -314,7 +316,7 @@ type Announcer interface {
 	// an Extend or a Release, if an instance got the answer Busy meanwhile.
 	Announces() bool
 	// Position asks the store. A lane that the store has forgotten gets a new lane
-	// version. All lanes that have had no drop yet may have the same.
+	// version. All lanes without a drop may share one version.
 	Position(ctx context.Context) (Position, error)
 	// Lane returns the lane of key. It sends no request.
 	Lane(key string) uint16
@@ -349,8 +351,8 @@ type Position struct {
 // life of the same server. An operation that the old server has confirmed a moment
 // ago may be unknown to the new one.
 //
-// Without it, a cache does not repeat the drops that were confirmed lately. It is
-// for stores whose servers can take over from each other.
+// Without it, a cache does not repeat the drops confirmed lately. It is for stores
+// whose servers can take over from each other.
 type Mover interface {
 	// Moves returns the number of times that the Tier has learned of another
 	// server. It is counted before a value from that server is returned. Moves sends

@@ -2,26 +2,27 @@ package remote
 
 import "context"
 
-// Trace is told of each command of a client right before the command is sent to a server. The
-// function that it returns, unless that is nil, is called once when the command has ended. ctx is
-// that of the call. Both run in the goroutine of the call, must be safe for concurrent use, and
-// must not panic. The Options of the clients redis and memcached have a Trace.
+// Trace is told of each command of a client right before the command is sent to a server. It
+// returns a function, or nil. The function is called once, when the command has ended. ctx is the
+// context of the call. Both functions run in the goroutine of the call, must be safe for
+// concurrent use, and must not panic. The Options of the clients redis and memcached have a
+// Trace.
 type Trace func(ctx context.Context, c Command) (end func(CommandEnd))
 
 // Command describes a command on its way to a server. It has no key and no value.
 type Command struct {
 	// System is the kind of server, "redis" or "memcached".
 	System string
-	// Name is the name of the command as it is sent, such as HMGET or mg. That of several
-	// commands sent together is PIPELINE, with the name that all have behind it, as in
-	// "PIPELINE mg"; that of a transaction is MULTI.
+	// Name is the name of the command on the wire, such as HMGET or mg. Several commands
+	// sent together have the name PIPELINE, followed by the name of the commands if all
+	// have the same, as in "PIPELINE mg". A transaction has the name MULTI.
 	Name string
 	// Script is the name of the script that the command runs: one of package strata, as
 	// strata.acquire, or the digest of another one. Else it is empty.
 	Script string
-	// Batch is the number of commands that are sent together; zero for a single one.
+	// Batch is the number of commands sent together, and zero for a single one.
 	Batch int
-	// Network and Addr are those by which the client reaches the server.
+	// Network and Addr are the network and the address by which the client reaches the server.
 	Network, Addr string
 	// DB is the number of the database, if the server has some.
 	DB int
@@ -34,8 +35,9 @@ type Command struct {
 
 // CommandEnd describes the end of a command.
 type CommandEnd struct {
-	// Status is the first word of the server's reply if that is an error: WRONGTYPE or
-	// SERVER_ERROR. Replies to the commands of a batch are not looked at.
+	// Status is the first word of an error that the server has replied, such as
+	// WRONGTYPE or SERVER_ERROR. It is empty after other replies. Replies to the
+	// commands of a batch are not looked at.
 	Status string
 	// Err is the error of the call. It is nil if there is no value for a key.
 	Err error

@@ -27,9 +27,9 @@ const maxHeader = 4 << 10
 //
 // authorize is called only for requests that ask, in the goroutine of the
 // request, and must be safe for concurrent use. A nil authorize allows no
-// request. Do not allow all requests: each allowed request costs the origin a
-// load that is not shared. If authorize panics, the request ends like one with
-// a panicking handler, and the next handler does not run.
+// request. Do not allow all requests: each allowed request costs the origin a load of
+// its own. If authorize panics, the request ends like one with a panicking handler, and
+// the next handler does not run.
 func Controls(authorize func(*http.Request) bool, headers ...string) func(http.Handler) http.Handler {
 	if authorize == nil {
 		return func(next http.Handler) http.Handler { return next }
