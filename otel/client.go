@@ -40,8 +40,8 @@ func durationBounds() []float64 { return []float64{0.001, 0.005, 0.01, 0.05, 0.1
 // the global provider; a provider of package noop leaves one of the two out.
 //
 // A command that a cache sends has a span only within another one, and its span names the cache.
-// Heartbeats, drops that are tried again and upkeep of a client have durations only. A command
-// that the program sends itself begins a trace if its context has no span.
+// Heartbeats, retried drops and upkeep of a client have durations only. A command that the
+// program sends itself begins a trace if its context has no span.
 //
 // Neither has a key, a value, or the text of an error: error.type is the status of the server's
 // reply, or the kind of the error. A missing key is no error, nor is a caller that leaves. The
@@ -93,7 +93,7 @@ func start(ctx context.Context, t trace.Tracer, c *remote.Command, all []attribu
 	return t.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
 }
 
-// commandAttributes are those of a command that its span and its duration have.
+// commandAttributes are the attributes of a command, for its span and for its duration.
 func commandAttributes(c remote.Command) []attribute.KeyValue {
 	all := append(make([]attribute.KeyValue, 0, 8), is(dbSystem, c.System), is(dbOperation, c.Name))
 	if c.System == "redis" {

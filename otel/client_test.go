@@ -27,7 +27,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// newTrace returns a Trace whose spans r keeps, and the reader of its metrics.
+// newTrace returns a Trace and the reader of its metrics. r keeps its spans.
 func newTrace(t *testing.T, r recording) (remote.Trace, metric.Reader) {
 	t.Helper()
 	reader := metric.NewManualReader()

@@ -7,10 +7,10 @@
 // # Spans
 //
 // Reads that L1 answers have no span. "get users" is any other read of the cache users.
-// "refresh users" is a trace of its own, linked to the read that has caused it. "load users" is a
-// run of the Loader, within the read or refresh that leads it. A read that has shared the load of
-// another caller is linked to that load. "set users" and "invalidate users" are writes and drops.
-// All are of kind internal.
+// "refresh users" is a trace of its own, linked to the read that caused it. "load users" is a run
+// of the Loader, within the read or refresh that leads it. A read that shared the load of another
+// caller is linked to this load. "set users" and "invalidate users" are writes and drops. All are
+// of kind internal.
 //
 // A span has the status error only if the caller gets an error, and never because the caller
 // itself has left. No key, no tag and no text of an error is in a span, since texts may hold

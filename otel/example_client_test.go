@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// The commands of a client are spans below those of the caches that use it.
+// The commands of a client are spans below the spans of the caches that use it.
 func ExampleNewTrace() {
 	commands, err := strataotel.NewTrace(nil, nil) // the global providers
 	if err != nil {

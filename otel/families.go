@@ -22,8 +22,8 @@ type reading struct {
 	remoteMisses, remoteForeign uint64 // of L2.Misses, disjoint
 }
 
-// family is a metric with all its rows. Names are those of package prometheus, with dots and
-// without the unit and _total.
+// family is a metric with all its rows. Names are the ones in package prometheus, with dots
+// and without the unit and _total.
 type family struct {
 	name, unit string
 	kind       kind
@@ -37,7 +37,7 @@ type family struct {
 type row struct {
 	attributes []attribute.KeyValue
 	value      func(*reading) int64
-	has        func(*strata.Stats) bool // nil: that of the family
+	has        func(*strata.Stats) bool // nil: as for the family
 	describe   func(*strata.Stats) []attribute.KeyValue
 }
 
@@ -178,7 +178,7 @@ func loads() []family {
 	}}
 }
 
-// staleness is about values that are no longer fresh.
+// staleness returns the metrics about values past their TTL.
 func staleness() []family {
 	return []family{{
 		name: "strata.refreshes", unit: "{refresh}", help: "Refreshes in the background: started, or dropped because Limits.MaxRefreshes were running.",

@@ -71,8 +71,8 @@ func collectOften(tb testing.TB, c *strata.Cache[string, int]) {
 	})
 }
 
-// BenchmarkHit compares a hit of a cache that is traced and measured with one that is not. Run
-// it with -count, and compare medians: rounds of both take turns.
+// BenchmarkHit compares a hit of a traced and measured cache with a hit of a plain one. Run it
+// with -count, and compare medians: rounds of both take turns.
 func BenchmarkHit(b *testing.B) {
 	plain, watched := hitCache(b, false), hitCache(b, true)
 	hit := func(c *strata.Cache[string, int]) func(*testing.B) {

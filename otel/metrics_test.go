@@ -86,7 +86,7 @@ type collected struct {
 	points []point
 }
 
-// sum adds the points of a metric that have these attributes, key and value in turn.
+// sum adds the points of a metric with these attributes, key and value in turn.
 func (c collected) sum(attributes ...string) (n float64) {
 	for _, p := range c.points {
 		fits := true
@@ -167,7 +167,7 @@ func metricsOf(t testing.TB, caches ...strataotel.Source) map[string]collected {
 	return collect(t, reader)
 }
 
-// unexported are numbers of Stats that have no metric, and why.
+// unexported are the numbers of Stats without a metric, and the reason for each.
 var unexported = map[string]string{ // read-only
 	"Reads":         "the sum of strata.tier.requests of L1",
 	"L1.Errors":     "L1 has no errors",

@@ -12,10 +12,10 @@ import (
 	"github.com/strata-cache/strata/internal/observe/tracing"
 )
 
-// ClientProvider returns a provider for the instrumentation of a client that is not of strata, as
-// redisotel has it for go-redis. Nil stands for the global provider. A command that a cache
-// sends has a span only within one of its caller or cache, which names the cache; a command of the
-// program has the span that the instrumentation begins. The Tier and the Bus come from package goredis.
+// ClientProvider returns a provider for the instrumentation of a foreign client, as redisotel is
+// for go-redis. Nil stands for the global provider. A command of a cache has a span only within a
+// span of its caller or of the cache, and its span names the cache. A command of the program has
+// the span that the instrumentation begins. The Tier and the Bus come from package goredis.
 func ClientProvider(spans trace.TracerProvider) trace.TracerProvider {
 	if spans == nil {
 		spans = otel.GetTracerProvider()

@@ -38,9 +38,9 @@ const (
 	spanPending   = attribute.Key("strata.pending")
 )
 
-// valid is text without bytes that are not UTF-8. The protocol of OpenTelemetry cannot carry these: one
-// such text would lose the whole batch of spans of the program. Each text from outside this package
-// goes through it.
+// valid is text with a replacement for invalid UTF-8. The protocol of OpenTelemetry cannot carry
+// invalid UTF-8: one such text would lose the whole batch of spans of the program. Each text from
+// outside this package goes through it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // is is the attribute of a name with a text from outside.

@@ -38,8 +38,8 @@ func (r recording) begin(ctx context.Context, name string) (context.Context, tra
 	return r.Tracer("test").Start(ctx, name)
 }
 
-// texts describes all spans that have ended, one in a line, in the order in which they began:
-// with the names of their parents and of the spans to which they are linked, which are numbered.
+// texts describes all ended spans, one in a line, in the order in which they began. A line
+// begins with the number of its span, and names the parent and the linked spans by number.
 func (r recording) texts() (lines []string) {
 	number := map[trace.SpanID]string{}
 	for i, s := range r.spans.Started() {

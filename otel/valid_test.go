@@ -14,14 +14,14 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// badError is an error whose text and kind are not UTF-8.
+// badError is an error with a text and a kind in invalid UTF-8.
 type badError struct{}
 
 func (badError) Error() string     { return "no row \xff" }
 func (badError) ErrorType() string { return "kind \xff" }
 
-// TestEveryTextOfASpanIsUTF8 has a byte that is not UTF-8 in every text that comes from outside. The
-// protocol cannot carry it, and would lose the spans of the whole program.
+// TestEveryTextOfASpanIsUTF8 has invalid UTF-8 in every text from outside. The protocol cannot
+// carry it, and would lose the spans of the whole program.
 func TestEveryTextOfASpanIsUTF8(t *testing.T) {
 	r := record()
 	tracer := strataotel.NewTracer(r, strataotel.WithErrorText(error.Error))

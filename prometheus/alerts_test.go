@@ -186,7 +186,7 @@ func checkRunbook(a alert) error {
 	return nil
 }
 
-// labelSet is what routes and inhibitions look at.
+// labelSet has the labels of an alert. Routes and inhibitions look at them.
 type labelSet map[string]string
 
 // match reports whether labels satisfy all matchers, which are NAME = "X" or NAME =~ "X".

@@ -110,7 +110,7 @@ func newExporter(source Source) *exporter {
 }
 
 // collect sends all metrics of the cache. Rows and families that do not concern it are left
-// out: those of L2 if it has none, and the like.
+// out: rows of L2 if the cache has none, and the like.
 func (e *exporter) collect(to chan<- prometheus.Metric) {
 	r := &reading{Stats: e.source.Stats()}
 	r.remoteMisses, r.remoteForeign = e.misses.Split(r.L2.Misses, r.L2.Foreign)

@@ -20,7 +20,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// fixed is a Source whose numbers stand still.
+// fixed is a Source with constant numbers.
 type fixed strata.Stats
 
 func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
@@ -104,7 +104,7 @@ func value(m *dto.Metric) float64 {
 	return float64(m.Histogram.GetSampleCount())
 }
 
-// sum adds the metrics of a family that have these labels, name and value in turn.
+// sum adds the metrics of a family with these labels, name and value in turn.
 func sum(f *dto.MetricFamily, labels ...string) (n float64) {
 	for _, m := range f.GetMetric() {
 		if has(m, labels) {
@@ -127,7 +127,7 @@ func has(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// unexported are numbers of Stats that have no metric, and why.
+// unexported are the numbers of Stats without a metric, and the reason for each.
 var unexported = map[string]string{ // read-only
 	"Reads":         "the sum of strata_tier_requests_total of L1",
 	"L1.Errors":     "L1 has no errors",
@@ -306,7 +306,7 @@ func traffic(t *testing.T, instances ...*strata.Cache[string, int]) {
 	synctest.Wait()
 }
 
-// options are those of an instance over a tier and a bus.
+// options returns the options of an instance over a tier and a bus.
 func options(tier *stratatest.Tier, bus *stratatest.Bus) strata.Options[string, int] {
 	return strata.Options[string, int]{
 		Name: "users", TTL: 50 * time.Millisecond, Stale: strata.Stale{OnError: time.Minute},

@@ -16,7 +16,7 @@ type family struct {
 	labels []string
 	has    func(*reading) bool // whether the cache has it; nil for all
 	rows   []row
-	each   func(r *reading, send func(m metric, labels ...string)) // rows that are not known before
+	each   func(r *reading, send func(m metric, labels ...string)) // rows known only from the reading
 }
 
 // row is a number with the values of the labels.
@@ -179,7 +179,7 @@ func loads() []family {
 	}
 }
 
-// staleness is about values that are no longer fresh.
+// staleness returns the metrics about values past their TTL.
 func staleness() []family {
 	return []family{{
 		name: "strata_refreshes_total", help: "Refreshes in the background: started, or dropped because Limits.MaxRefreshes were running.", labels: []string{"result"},
@@ -247,7 +247,7 @@ func remoteFamilies() []family {
 	}
 }
 
-// agreement is about what instances tell each other.
+// agreement returns the metrics about the messages between instances.
 func agreement() []family {
 	return []family{
 		{

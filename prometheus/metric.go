@@ -19,8 +19,9 @@ const (
 	buckets
 )
 
-// metric is a [prometheus.Metric] with a constant value. Those of package prometheus hold
-// either classic buckets or native ones, and sort their labels anew for each scrape.
+// metric is a [prometheus.Metric] with a constant value. It exists because a metric of
+// package prometheus holds either classic buckets or native ones, and sorts its labels
+// anew for each scrape.
 type metric struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -61,8 +62,8 @@ func newBounds(lowest, highest int) bounds {
 	return b
 }
 
-// The bounds of what is measured, read-only. Each histogram has 18 series: these, +Inf, sum and
-// count.
+// The bounds of classic buckets, read-only. Each histogram has 18 series: these 15, +Inf, sum
+// and count.
 var (
 	loadBounds   = newBounds(-10, 4) // 1 ms to 16 s
 	remoteBounds = newBounds(-14, 0) // 61 µs to 1 s
@@ -105,9 +106,9 @@ func doubling(buckets []uint64, lowest int, sum float64, b bounds) *dto.Histogra
 	return h
 }
 
-// spans returns the counts as a native histogram has them: spans of buckets that are not
-// empty, each with the distance from the one before, and differences of neighbours. The first
-// bucket ends at 2^lowest.
+// spans returns the counts as a native histogram has them: spans of filled buckets, each with
+// the distance from the span before, and the differences between the counts of neighbours.
+// The first bucket ends at 2^lowest.
 func spans(buckets []uint64, lowest int) (spans []*dto.BucketSpan, deltas []int64) {
 	at, before := 0, int64(0) // where the last span ends, and the count before
 	for i, n := range buckets {

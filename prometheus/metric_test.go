@@ -80,7 +80,7 @@ func TestHistogramsLoseNoBucket(t *testing.T) {
 	}
 }
 
-// The bounds of strata are rounded down to a nanosecond; those of a metric are exact.
+// The bounds of strata are rounded down to a nanosecond. The bounds of a metric are exact.
 func TestBoundsOfMetricsAreThoseOfStrata(t *testing.T) {
 	var h strata.Histogram
 	for i := range len(h.Buckets) - 1 {

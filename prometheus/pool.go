@@ -29,7 +29,7 @@ type PoolCollector struct {
 //	strataprom.NewPoolCollector("redis", client.Stats)
 //	strataprom.NewPoolCollector("memcached", client.PoolStats)
 //
-// Names are those of the conventions of OpenTelemetry as far as these have one. The state of
+// Names follow the conventions of OpenTelemetry where those define a name. The state of
 // connections is db_client_connections, without the ending _count, which Prometheus keeps for
 // histograms.
 func NewPoolCollector[S ~PoolStats](pool string, stats func() S) *PoolCollector {

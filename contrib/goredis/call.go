@@ -17,8 +17,8 @@ type call struct {
 	reply resp.Collector
 }
 
-// newCalls splits n commands that were appended by package resp. Their
-// arguments share text.
+// newCalls splits text, n commands in the form of package resp. Their arguments share
+// the memory of text.
 func newCalls(text []byte, n int) []call {
 	calls := make([]call, n)
 	for i := range calls {
@@ -71,8 +71,8 @@ type doer interface {
 	Pipeline() redis.Pipeliner
 }
 
-// do makes calls in one round trip. Commands that were sent are not sent again,
-// under any options of go-redis.
+// do makes calls in one round trip. No command is sent twice, under any options of
+// go-redis.
 func do(ctx context.Context, d doer, calls []call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

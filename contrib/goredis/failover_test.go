@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 )
 
-// TestFailoverIsNoticed has sentinels name another server. Values that were put
-// under the state of the first are not believed from the second.
+// TestFailoverIsNoticed has sentinels name another server. Values put under the
+// namespace state of the first server are not believed from the second.
 func TestFailoverIsNoticed(t *testing.T) {
 	fake(t, nil, func(t *testing.T, first *fakeredis.Server, _ *redis.Client) {
 		second, sentinel := fakeredis.New(), fakeredis.New()

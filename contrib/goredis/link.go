@@ -14,8 +14,8 @@ import (
 
 // link makes the calls of a client end with their context. go-redis obeys
 // deadlines only if ContextTimeoutEnabled is set, and does not notice a cancel
-// while it writes or reads. Where that is too late, it works in a goroutine of
-// its own, which the caller may leave behind.
+// while it writes or reads. Where that would be too late, go-redis works in another
+// goroutine, which the caller may leave behind.
 type link struct {
 	rdb *redis.Client
 	// prompt says that go-redis obeys deadlines.
@@ -44,9 +44,8 @@ func (l link) start(ctx context.Context, f func()) error {
 	return nil
 }
 
-// exchange makes calls over any connection, in one round trip. If its error is
-// none that lost reports, a goroutine that was left behind may still write to
-// calls.
+// exchange makes calls over any connection, in one round trip. After an error for which
+// lost reports false, an abandoned goroutine may still write to calls.
 func (l link) exchange(ctx context.Context, calls []call) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
@@ -88,8 +87,8 @@ func result(ctx context.Context, err error) error {
 type talk struct {
 	link
 	ctx context.Context
-	// asked counts round trips that had an effect. alone says that all of them
-	// used one connection.
+	// asked counts round trips with an effect. alone says that all of them used one
+	// connection.
 	asked int
 	alone bool
 	// err is the reason for the end of the talk. heard says that the server had
@@ -97,17 +96,17 @@ type talk struct {
 	err   error
 	heard bool
 
-	// asks goes to the goroutine that has the connection, if there is one, and
-	// done comes back. clean says that the connection watches nothing; it is
-	// set before asks is closed. ended is closed when the goroutine is done.
+	// asks carries calls to the goroutine with the connection, if there is one, and
+	// done brings back their error. clean says that the connection watches nothing; it
+	// is set before asks is closed. ended is closed when the goroutine is done.
 	asks  chan []call
 	done  chan error
 	clean bool
 	ended chan struct{}
 }
 
-// talk lets f talk to the server, over one connection if alone is set. answer
-// is the error of f, which may be that of the talk.
+// talk lets f talk to the server, over one connection if alone is set. answer is the
+// error of f. It may also be the error of the talk.
 func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t *talk, answer error) {
 	t = &talk{link: l, ctx: ctx, alone: alone}
 	defer t.end()
@@ -168,7 +167,7 @@ func (t *talk) exchange(calls []call) error {
 	return await(t.ctx, t.done)
 }
 
-// serve takes a connection and makes the calls from asks until that is closed.
+// serve takes a connection and makes the calls from asks until asks is closed.
 func (t *talk) serve() {
 	cn := t.rdb.Conn()
 	defer close(t.ended)

@@ -60,8 +60,8 @@ func TestCallEndsWithItsContextAlsoIfGoRedisGoesOn(t *testing.T) {
 	}
 }
 
-// leave calls op with a deadline, if that is not zero, cancels it after some
-// time, and returns how long it took.
+// leave calls op with a deadline, unless deadline is zero, and cancels it after the
+// time cancelled. It returns the duration of the call.
 func leave(t *testing.T, op func(context.Context) error, deadline, cancelled time.Duration) (took time.Duration, err error) {
 	t.Helper()
 	ctx := t.Context()
@@ -232,8 +232,7 @@ func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
 	})
 }
 
-// TestScriptThatIsNotKnownIsRunOnce though its text follows over a connection
-// that was opened since.
+// TestScriptThatIsNotKnownIsRunOnce though its text follows over a newer connection.
 func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		ran := 0

@@ -14,9 +14,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestNothingPrintsCredentials prints and logs the types of the package, their
-// copies and their errors, by verbs of fmt that are right and wrong, and as parts
-// of something else.
+// TestNothingPrintsCredentials prints and logs the types of the package, their copies
+// and their errors, by right and wrong verbs of fmt, and as parts of other values.
 func TestNothingPrintsCredentials(t *testing.T) {
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		s.Username, s.Password = "hidden-user", "hidden-password"

@@ -160,8 +160,8 @@ func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
 	})
 }
 
-// TestNewConnectionsAreCounted has the namespace state read again whenever a connection
-// was opened, as it may lead to a server that has taken over.
+// TestNewConnectionsAreCounted checks that the namespace state is read again after each
+// new connection, because it may lead to the successor of the server.
 func TestNewConnectionsAreCounted(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)

@@ -88,8 +88,9 @@ func (s *server) Opened() uint64 { return s.opened.n.Load() }
 // MaxValue implements tier.Server.
 func (s *server) MaxValue() int { return maxValue }
 
-// blind reports whether connections were opened that the hook has not seen: the
-// hooks of the client are not those of its pool.
+// blind reports whether the client has opened connections unseen by the hook. A client
+// from WithTimeout shares the pool of another client, and the pool runs the hooks of
+// that one.
 func (s *server) blind() bool { return !s.opened.asked.Load() && misses(s.rdb) != s.missed }
 
 // misses is the number of times that the pool of rdb had no connection.

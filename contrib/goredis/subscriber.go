@@ -55,7 +55,7 @@ type subscriber struct {
 	moved chan struct{} // holds one when the deadline has moved
 	done  chan struct{} // closed by Close
 
-	first *received // a message that has arrived and was not read
+	first *received // an arrived message, not read yet
 
 	mu       sync.Mutex // guards below
 	open     bool       // a connection was opened

@@ -1,24 +1,24 @@
 // Package goredis makes a tier and a bus for strata from a client of
-// github.com/redis/go-redis/v9. It is for services that have such a client and
-// want to keep its connections, credentials, sentinels and hooks.
+// github.com/redis/go-redis/v9. It is for services with such a client that want to keep
+// its connections, credentials, sentinels and hooks.
 //
-// The form in Redis and on the bus is that of strata's own package redis:
-// instances with one and instances with the other share entries and carry out
-// each other's invalidations. That package needs no library, is faster, and
-// withstands worse servers; README.md has the details.
+// The form in Redis and on the bus is the same as in strata's own package redis:
+// instances with one and instances with the other share entries and carry out each
+// other's invalidations. That package needs no library, is faster, and withstands worse
+// servers; README.md has the details.
 //
 // # Options of go-redis that matter
 //
 // Set ContextTimeoutEnabled, which is off by default. With it a call ends at
-// the deadline of its context; a cancel before that is noticed at the deadline,
-// or at ReadTimeout if that is earlier. Without it calls end with their context
-// too, but go-redis works on for them until ReadTimeout, with a connection and
-// a goroutine each, at most PoolSize of both for a Tier and as many for a Bus;
-// and each call pays for that goroutine.
+// the deadline of its context; an earlier cancel is noticed at the deadline or at
+// ReadTimeout, whichever comes first. Without it calls end with their context too, but
+// go-redis works on for them until ReadTimeout, with a connection and a goroutine each,
+// at most PoolSize of both for a Tier and as many for a Bus; and each call pays for
+// that goroutine.
 //
 // MaxRetries does not count: a command that may have been executed is not sent
-// again. Reads and other commands that are harmless when they are executed
-// twice are sent once more if the connection was lost before the reply began.
+// again. Reads and other commands with no further effect when executed twice are sent
+// once more if the connection was lost before the reply began.
 package goredis
 
 import (
@@ -66,9 +66,8 @@ var (
 // notices the effects of a failover a second later; [Tier.Probe] warns of it.
 // The tier adds a hook to the client, so make one tier of it.
 //
-// Clients for several servers are an error: a tier on a cluster has to know
-// which server has answered, and whether that has lost its role since, and
-// go-redis does not report it.
+// Clients for several servers are an error: a tier on a cluster must know which server
+// answered, and whether this server has lost its role since. go-redis reports neither.
 func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	c, err := single(rdb)
 	if err != nil {

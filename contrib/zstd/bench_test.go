@@ -48,8 +48,9 @@ func catalogue(size int) []byte {
 	return []byte("[" + strings.Join(rows, ",") + "]")
 }
 
-// BenchmarkFormats compares formats on JSON: the ratio of its length to that of its
-// compressed form, and the bytes of JSON that one caller stores or reads in a second.
+// BenchmarkFormats compares formats on JSON: the ratio of its length to the length of
+// its compressed form, and the bytes of JSON that one caller stores or reads in a
+// second.
 func BenchmarkFormats(b *testing.B) {
 	for _, size := range []int{1 << 10, 4 << 10, 64 << 10} {
 		text := catalogue(size - 100)

@@ -111,8 +111,8 @@ func checkFrame(src []byte) error {
 	return nil
 }
 
-// block reads the header of a block: the length of what follows it, and whether it is
-// the last.
+// block reads the header of a block: the number of bytes after it, and whether the
+// block is the last.
 func block(b []byte) (size int, last bool) {
 	const repeated = 1 // one byte, which stands for size of them
 	n := int(b[0]) | int(b[1])<<8 | int(b[2])<<16

@@ -102,8 +102,8 @@ func TestFramesThatCompressCannotHaveWrittenAreRefused(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsTheBytesThatCome: what is allocated for a bomb depends on its length,
-// and on the bytes that it really holds.
+// TestMemoryFollowsTheBytesThatCome: the memory allocated for a bomb depends on its
+// length and on the bytes that it really holds.
 func TestMemoryFollowsTheBytesThatCome(t *testing.T) {
 	const mib = 1 << 20
 	huge := zeros(8192) // 1 GiB in 32 KiB

@@ -2,16 +2,17 @@
 //
 //	reader := metric.NewPeriodicReader(exporter, metric.WithProducer(producer.New(users, products)))
 //
-// OpenTelemetry has no instrument to observe a histogram that is counted elsewhere. A Producer
-// hands over counts as they are: [strata.Histogram] has the buckets of an exponential histogram of
-// scale 0, so nothing is lost or moved on the way, and a load costs nothing more. It needs the
-// SDK, which package strataotel does not. There are no exemplars, and temporality is cumulative,
-// also for a reader that prefers another.
+// OpenTelemetry has no instrument to observe a histogram counted elsewhere. A Producer hands over
+// counts as they are: [strata.Histogram] has the buckets of an exponential histogram of scale 0,
+// so nothing is lost or moved on the way, and a load costs nothing more. It needs the SDK, which
+// package strataotel does not. There are no exemplars, and temporality is cumulative, also for a
+// reader that prefers another.
 //
 // The metrics are strata.load.duration, strata.bus.echo, strata.eviction.age, and
 // strata.remote.duration, with the attributes strata.op and strata.result, in seconds, and
-// strata.remote.value, with strata.direction, in bytes. All have strata.cache.name, and strata.cache.service if there is one. Those of L2
-// and the bus are of caches that have these.
+// strata.remote.value, with strata.direction, in bytes. All have strata.cache.name, and
+// strata.cache.service if there is one. Only caches with an L2 have metrics of L2, and only caches
+// with a bus have metrics of the bus.
 package producer
 
 import (

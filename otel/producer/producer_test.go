@@ -18,7 +18,7 @@ type fixed strata.Stats
 
 func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
 
-// only returns the histogram of a metric that has one.
+// only returns the first data point of a metric, and fails the test if there is no such metric.
 func only(t *testing.T, s strata.Stats, name string) metricdata.ExponentialHistogramDataPoint[float64] {
 	t.Helper()
 	scopes, err := producer.New(fixed(s)).Produce(t.Context())
