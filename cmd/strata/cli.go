@@ -58,7 +58,7 @@ func (versionCommand) Run(e *environment) error {
 }
 
 // version describes a build, which is nil if it is not known: the version of the module, the
-// commit, Go and the platform. Builds by "go run", and of folders that are not under version
+// commit, Go and the platform. Builds by "go run", and builds of folders outside version
 // control, have no commit.
 func version(info *debug.BuildInfo) string {
 	module, commit, changed := "(unknown version)", "no commit known", ""

@@ -28,8 +28,8 @@ type comparison struct {
 // database, or restarted.
 type phase string
 
-// Phases with the mode strata in an instance that has just started. Database and L2 keep
-// the data of the phase before.
+// Phases with the mode strata in a new instance. Database and L2 keep the data of the
+// phase before.
 const (
 	restarted    phase = "restarted"
 	warmKeys     phase = "warm-keys"

@@ -141,18 +141,18 @@ func startNotes(rows []row) (lines []string) {
 }
 
 const (
-	// expiringKeys is the number of keys that are loaded together.
+	// expiringKeys is the number of keys loaded together.
 	expiringKeys = 10_000
-	// expirySteps is the number of steps in a comparison, and ttlSteps that of a TTL, which so ends
-	// before the comparison.
+	// expirySteps is the number of steps in a comparison, and ttlSteps the number of steps in a
+	// TTL. It is smaller, so that the TTL ends before the comparison.
 	expirySteps, ttlSteps = 45, 40
 	// leastStep is the shortest step: with a shorter one the reads would disturb the comparison.
 	leastStep = 400 * time.Millisecond
-	// expiryColumns is the number of steps that are shown.
+	// expiryColumns is the largest number of steps in the printed table.
 	expiryColumns = 6
 )
 
-// synchrony measures beside a comparison how entries that were loaded together expire.
+// synchrony measures, beside a comparison, how entries loaded together expire.
 type synchrony struct {
 	options expiry.Options
 	curves  []expiry.Curve
@@ -226,7 +226,8 @@ func (s *synchrony) write(w io.Writer) error {
 	return t.write(w)
 }
 
-// shown returns the steps to show, the last that have any queries, and the largest number in a step.
+// shown returns the steps to show, from begin to before end: the last ones with queries, at most
+// expiryColumns. most is the largest number of queries in a step.
 func (s *synchrony) shown() (begin, end int, most int64) {
 	begin = len(s.curves[0].Queries)
 	for _, c := range s.curves {

@@ -52,7 +52,7 @@ func TestCurvesOfExpiryAreATable(t *testing.T) {
 	checkWidth(t, b.String())
 }
 
-// The measurement has ended before the comparison does, and needs one that is long enough.
+// The measurement ends before the comparison, and needs a long enough one.
 func TestExpiryIsMeasuredBesideTheComparison(t *testing.T) {
 	all := []phase{phase(hello.None), phase(hello.Naive), phase(hello.Strata), restarted, warmKeys, warmTransfer}
 	for _, tt := range []struct {

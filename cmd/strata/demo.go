@@ -155,7 +155,7 @@ func (d *demoCommand) listen(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// plan is the meaning of the flags that are more than a value.
+// plan is the parsed form of two flags: the phases of --modes, and the opener of the store of --l2.
 type plan struct {
 	phases []phase
 	openL2 opener

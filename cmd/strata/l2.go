@@ -26,7 +26,7 @@ type l2 struct {
 	memoryTTL time.Duration
 }
 
-// withoutBus is the memoryTTL of a store that has no bus.
+// withoutBus is the memoryTTL of a store without a bus.
 const withoutBus = 2 * time.Second
 
 // opener connects to a store.

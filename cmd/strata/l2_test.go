@@ -47,7 +47,7 @@ func join(conn net.Conn, server *fakememcached.Server) {
 }
 
 // TestDemoOnMemcachedSaysThatItHasNoBus plays the demo on a fleet of two servers. The
-// instance that has restarted finds the greetings in L2.
+// restarted instance finds the greetings in L2.
 func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
 	fleet := serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.V1638)
 	status, stdout, stderr := call(t.Context(), append(strings.Fields(
@@ -71,7 +71,8 @@ func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
 	}
 }
 
-// The cap of lives in L1 is that of the header. Package hello tests its effect.
+// The cap of lives in L1 is the one that the header of the output names. Package hello tests its
+// effect.
 func TestDemoCapsLivesInL1WithoutABus(t *testing.T) {
 	d := &demoCommand{L2: "memcached://" + serveMemcached(t, fakememcached.V1618), Modes: []string{"strata"}}
 	open, err := parseL2(d.L2)

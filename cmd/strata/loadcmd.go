@@ -101,7 +101,7 @@ func (l *loadCommand) measure(e *environment, o load.Options) (*load.Result, err
 	case isTerminal(e.stdout) && isTerminal(e.stdin) && os.Getenv("TERM") != "dumb":
 		return loadview.Run(e.ctx, o, loadview.Options{
 			Target:  target(o),
-			Colours: os.Getenv("NO_COLOR") == "", //nolint:misspell // the name is that of no-color.org
+			Colours: os.Getenv("NO_COLOR") == "", //nolint:misspell // the name is defined by no-color.org
 			In:      e.stdin, Out: e.stdout, Err: e.stderr,
 		})
 	}

@@ -58,12 +58,12 @@ const (
 )
 
 // oneLine returns the text of an error, which may be joined, in one line. Characters that
-// a terminal may obey are escaped, since some texts are those of other machines.
+// may control a terminal are escaped, because some texts come from other machines.
 func oneLine(err error) string {
 	return graphic(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// graphic returns text with escapes for all characters that are not graphic.
+// graphic returns text with escapes for all characters without a visible form.
 func graphic(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -56,7 +56,7 @@ func call(ctx context.Context, args ...string) (status int, stdout, stderr strin
 	return status, out.String(), errs.String()
 }
 
-// listen returns an address that is in use.
+// listen returns an address in use.
 func listen(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,8 +148,8 @@ func TestMistakesAreOneLine(t *testing.T) {
 	}
 }
 
-// TestFlagsAreCheckedBeforeAPortIsBound names an address that is in use with each flag
-// that is wrong: the error is about the flag.
+// TestFlagsAreCheckedBeforeAPortIsBound names an address in use together with each
+// wrong flag: the error is about the flag.
 func TestFlagsAreCheckedBeforeAPortIsBound(t *testing.T) {
 	taken := listen(t)
 	for _, wrong := range []string{
@@ -223,7 +223,7 @@ func TestVersionNamesBuildAndPlatform(t *testing.T) {
 	}
 }
 
-// platform is what every version ends with.
+// platform is the end of every version.
 var platform = runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH // read-only
 
 // The whole command with a small load: real HTTP, a real database and a real L2
@@ -258,8 +258,7 @@ func TestDemoComparesAndExits(t *testing.T) {
 		{"naive", errors, 0, 0},
 		{"strata", queries, 2, 6},
 		{"strata", errors, 0, 0},
-		// Keys that were read before the bus was connected may be read once
-		// more.
+		// Keys read before the bus was connected may be read once more.
 		{"restarted", queries, 0, 2},
 		{"restarted", l2Hits, 2, 8},
 		{"restarted", errors, 0, 0},
@@ -486,7 +485,7 @@ func TestLoadReportsInJSON(t *testing.T) {
 }
 
 // A script notices by the exit status that a load has measured only errors. The report
-// is written all the same.
+// is still written.
 func TestLoadFailsIfEveryAnswerIsAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

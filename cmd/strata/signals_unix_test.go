@@ -94,7 +94,8 @@ func listens(addr string) bool {
 	return err == nil
 }
 
-// leavesNothing waits for the end of the demo, and looks for what it has left.
+// leavesNothing waits for the end of the demo, and fails the test if a server or a file of the demo
+// remains.
 func (r *running) leavesNothing(t *testing.T) {
 	t.Helper()
 	if err := r.c.Wait(); err != nil {

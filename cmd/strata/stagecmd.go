@@ -22,7 +22,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// stageFlags are the flags of `strata demo` for the stage, and for those who watch.
+// stageFlags are the flags of `strata demo` for the stage, and for sending its spans and metrics to
+// a collector.
 type stageFlags struct {
 	OTLP   string `name:"otlp" help:"Send spans and metrics of the caches to a collector, by OTLP over HTTP, such as http://127.0.0.1:4318." placeholder:"URL"`
 	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`

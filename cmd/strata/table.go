@@ -10,7 +10,7 @@ import (
 const screen = 80
 
 // table is text in columns: the first aligned left, the others right. Words of a head
-// that are separated by line feeds stand below each other. A row of one cell spans all
+// with line feeds between them stand below each other. A row of one cell spans all
 // columns.
 type table struct {
 	head []string

@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// liveLine is one line of a terminal that is overwritten. Without a terminal it
-// writes nothing.
+// liveLine is the last line of a terminal, overwritten by each text. Without a terminal
+// it writes nothing.
 type liveLine struct {
 	w  io.Writer
 	on bool

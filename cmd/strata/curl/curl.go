@@ -13,14 +13,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Request is what a command line asks for.
+// Request is the request that a command line describes.
 type Request struct {
 	// Method is empty for a GET, or a POST with a body.
 	Method string
 	// URL is as written: without a scheme it is one of HTTP.
 	URL string
-	// Header has the fields that are named. One without values is not sent, though it
-	// else would be.
+	// Header has the fields named by the command line. A field without values
+	// suppresses a default field of that name.
 	Header http.Header
 	Body   string
 	// Insecure says that certificates of servers are not checked, Follow that redirects are
@@ -31,8 +31,8 @@ type Request struct {
 }
 
 // Parse returns the request of a command line, of which the words begin behind the name curl.
-// Files of bodies are read by read. An option that is not understood, or more than one URL, is an
-// error. No error holds the value of an option or a part of a URL.
+// Files of bodies are read by read. An unknown option, or more than one URL, is an error. No
+// error holds the value of an option or a part of a URL.
 func Parse(words []string, read func(file string) (string, error)) (*Request, error) {
 	c := command{read: read, given: http.Header{}, implied: http.Header{}}
 	if err := c.parse(words); err != nil {

@@ -167,8 +167,8 @@ func TestBadCommandLinesAreRefusedWithoutTheirValues(t *testing.T) {
 	}
 }
 
-// FuzzRequest reads texts as command lines. A command line that it accepts is sound, and reads the same if each word is
-// in quotes; what is not read has an error of one line, without its words.
+// FuzzRequest reads texts as command lines. An accepted command line is sound, and is read the same
+// if each word is in quotes. The error of a refused one has one line, without its words.
 func FuzzRequest(f *testing.F) {
 	for _, text := range []string{
 		ofChrome, "curl -G -d a=b --data-urlencode 'c=d e' -u a:b http://h", "curl --json '{}' h -H 'A;' -H 'B:'", "curl -sSLXPUT h -m 5", "curl -b a=b -e c -A d $'\\x41\\u00e9' {a,b} {1..9} ~/x *",

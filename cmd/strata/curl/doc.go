@@ -2,6 +2,6 @@
 // that curl would send.
 //
 //	words.go    the words of a text, as bash splits it
-//	options.go  the options that are understood
+//	options.go  the known options
 //	curl.go     the request
 package curl

@@ -30,9 +30,9 @@ type command struct {
 	insecure, follow, globOff bool
 }
 
-// options returns the options that are understood. Those in the last two lists change nothing about
-// the request, or only what strata load does in its own way: it writes no answers, and has one
-// connection for each running request.
+// options returns the known options. The options in the last two lists change nothing about the
+// request, or concern a thing that strata load does in its own way: it writes no answers, and has
+// one connection for each running request.
 func (c *command) options() *pflag.FlagSet {
 	f := pflag.NewFlagSet("curl", pflag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -109,7 +109,8 @@ func explain(err error) error {
 	return errors.New("curl: an option has no name")
 }
 
-// named is the name of an option, unless it can be something else that has come to its place.
+// named is the name of an option for an error, or a neutral text if the word may be another thing
+// in the place of an option: errors must not show values or parts of URLs.
 func named(option string) string {
 	if regexp.MustCompile(`^--?[0-9A-Za-z#.:][0-9A-Za-z.-]{0,30}$`).MatchString(option) {
 		return option

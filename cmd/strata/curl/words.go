@@ -13,7 +13,7 @@ import (
 // maxCommand is the length of a command line in bytes.
 const maxCommand = 1 << 20
 
-// Errors of Words that are about the whole text.
+// Errors of Words about the whole text.
 var (
 	errLong    = fmt.Errorf("curl: the command is longer than %d bytes", maxCommand)
 	errNotOne  = errors.New("curl: want one command: no pipe, redirection or second command; a URL with & or ; stands in quotes")

@@ -29,8 +29,8 @@ func Signalled() context.Context {
 	return ctx
 }
 
-// OutputGone reports whether err comes from a write to a standard stream that has no reader
-// any more, as in "strata version | true".
+// OutputGone reports whether err comes from a write to a standard stream without a reader,
+// as in "strata version | true".
 func OutputGone(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	return ok && errors.Is(path, syscall.EPIPE) && (path.Path == os.Stdout.Name() || path.Path == os.Stderr.Name())

@@ -1,5 +1,5 @@
-// Package expiry measures what becomes of keys that were loaded together: in each step of time after
-// the load, how many of them the origin is asked for again.
+// Package expiry measures the expiry of keys loaded together: for each step of time after the load,
+// how many of them the origin is asked for again.
 package expiry
 
 import (
@@ -18,10 +18,10 @@ import (
 const (
 	// Reads is the number of reads of each key in a step.
 	Reads = 5
-	// chunk is the number of keys that are read in a row. It is less than the number of refreshes that
-	// a cache has at once, so that none is put off.
+	// chunk is the number of keys read in a row. It is less than the number of refreshes that a
+	// cache runs at once, so that no refresh is put off.
 	chunk = 200
-	// locale is that of all greetings.
+	// locale is the locale of all greetings.
 	locale = "en-GB"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	TTL  time.Duration
 	// Step is the time for which queries are counted together.
 	Step time.Duration
-	// Jitters are those of the caches that are compared; 0 is none.
+	// Jitters has one jitter for each compared cache; 0 is none.
 	Jitters []float64
 }
 
@@ -42,7 +42,8 @@ func (o Options) From() time.Duration { return o.TTL * 65 / 100 }
 // Curve is the result of one cache.
 type Curve struct {
 	Jitter float64
-	// Queries are those for keys that had been loaded before, in each step since the begin of the load.
+	// Queries are the numbers of queries for keys loaded before, one number for each step since the
+	// begin of the load.
 	Queries []int64
 }
 
@@ -50,8 +51,8 @@ type Curve struct {
 func (c Curve) Worst() int64 { return slices.Max(c.Queries) }
 
 // Run loads all keys into a cache for each jitter within half a step, and then reads them again and again
-// until each was loaded a second time, or until the TTL is over. The caches are those of the mode strata
-// without L2, and run at once.
+// until each was loaded a second time, or until the TTL is over. The caches run at the same time.
+// They are caches of the mode strata, without L2.
 func Run(ctx context.Context, o Options) ([]Curve, error) {
 	curves, errs := make([]Curve, len(o.Jitters)), make([]error, len(o.Jitters))
 	var all sync.WaitGroup

@@ -11,5 +11,5 @@
 //	GET    /snapshot                        the entries of strata, with a token only
 //	PUT    /snapshot                        take in such entries
 //
-// Errors, but for those of /metrics and /snapshot, are JSON objects with the one member "error".
+// Errors are JSON objects with the one member "error", except errors of /metrics and /snapshot.
 package hello

@@ -27,9 +27,9 @@ const (
 	ByTransfer Start = "transfer"
 )
 
-// Restart replaces the cache of the mode strata by that of a new instance, like a restart
-// of the process. The shared tier keeps its entries. Requests that wait for a load of the
-// old cache fail. The report is that of the start.
+// Restart replaces the cache of the mode strata by the cache of a new instance, like a
+// restart of the process. The shared tier keeps its entries. Requests that wait for a
+// load of the old cache fail. The report is about the start of the new instance.
 func (s *Service) Restart(ctx context.Context, start Start) (r snapshot.Report, err error) {
 	return s.RestartWith(ctx, start, s.Jitter())
 }

@@ -68,7 +68,8 @@ type Options struct {
 	Origin Origin
 	// TTL is the time for which greetings are fresh. 0 means DefaultTTL.
 	TTL time.Duration
-	// Jitter is that of the mode strata: 0 means the default of strata, a negative value none.
+	// Jitter is the jitter of lives in the mode strata: 0 means the default of strata, a negative
+	// value none.
 	Jitter float64
 	// MaxEntries bounds the memory of the mode strata; naive has no bound. 0
 	// means the default of strata.
@@ -163,8 +164,8 @@ func (s *Service) cache(m Mode) cache {
 	return s.layered.Load()
 }
 
-// Clear deletes all greetings: first those of the origin, then those of every
-// mode, so that no cache loads a deleted greeting again.
+// Clear deletes all greetings: first in the origin, then in the cache of every mode, so
+// that no cache loads a deleted greeting again.
 func (s *Service) Clear(ctx context.Context) (int64, error) {
 	n, err := s.origin.Clear(ctx)
 	for _, m := range Modes() {

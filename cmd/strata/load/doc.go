@@ -7,8 +7,8 @@
 // not from the moment when a connection was free. If the target stalls for a
 // second, the latencies include that wait for every request of the schedule in
 // that second. A generator that waits for answers would not send those requests
-// at all (coordinated omission). The part of the schedule that is left at the
-// end is reported as [Result.Unsent].
+// at all (coordinated omission). The requests of the schedule left at the end are
+// reported as [Result.Unsent].
 //
 // Without a rate the load is a closed model: Concurrency requests run at any
 // time, and the latency counts from the sending.
@@ -17,8 +17,8 @@
 //
 // [Running.Set] changes rate and concurrency of a running load. The requests that
 // were due before the change keep their intended start, so a change hides no wait.
-// The other requests follow at the new rate. A pause stops the schedule: time that
-// is paused makes no request due.
+// The other requests follow at the new rate. A pause stops the schedule: no request
+// becomes due while it is paused.
 //
 // # Keys
 //

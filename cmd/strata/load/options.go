@@ -52,7 +52,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// Steps, if positive, is the number of equal parts of Duration for each of which the
-	// Result has the latencies of the requests that were to start in it.
+	// Result has the latencies of the requests with an intended start in it.
 	Steps int
 
 	// Transport sends the requests. Nil means a new transport with one connection per

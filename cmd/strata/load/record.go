@@ -102,8 +102,8 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d, time.Microsecond), slowest).Microseconds())
 }
 
-// clip bounds the text of an error. Some texts are those of other machines, so characters
-// that a terminal may obey are escaped.
+// clip bounds the text of an error. Some texts come from other machines. Therefore
+// characters that may control a terminal are escaped.
 func clip(s string) string {
 	const most = 200
 	var b strings.Builder

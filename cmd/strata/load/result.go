@@ -15,11 +15,10 @@ type Result struct {
 	// Elapsed is the time from the start to the last answer, and at least
 	// Options.Duration unless the run was interrupted.
 	Elapsed time.Duration
-	// Done is the number of requests that were answered or failed.
+	// Done is the number of requests with an answer or a failure.
 	Done int64
-	// Unsent is the number of scheduled requests that were not sent before the
-	// run ended, because all connections waited for answers. It is always 0
-	// without a rate.
+	// Unsent is the number of scheduled requests still unsent at the end of the run,
+	// because all connections waited for answers. It is always 0 without a rate.
 	Unsent int64
 	// Interrupted is true if the context ended the run.
 	Interrupted bool
@@ -84,8 +83,8 @@ type Progress struct {
 	Rate float64
 	// Done and Errors count since the start.
 	Done, Errors int64
-	// Running is the number of requests that are sent and not answered. Behind is the
-	// number of requests whose intended start is over, and that wait to be sent.
+	// Running is the number of requests sent and not yet answered. Behind is the number
+	// of requests past their intended start that wait to be sent.
 	Running, Behind int64
 
 	// Latency are the latencies since the start, Recent those since the previous call.

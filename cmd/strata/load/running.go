@@ -13,8 +13,8 @@ type Settings struct {
 	// Rate and Concurrency are as in Options.
 	Rate        float64
 	Concurrency int
-	// Paused stops the schedule: no request becomes due. The requests that were due
-	// before are sent.
+	// Paused stops the schedule: no request becomes due. The requests already due are
+	// still sent.
 	Paused bool
 }
 
@@ -40,7 +40,7 @@ type Running struct {
 	changes  int
 	changed  chan struct{} // closed by the next change
 	schedule schedule
-	workers  int            // that have not left
+	workers  int            // running ones
 	wait     sync.WaitGroup // for workers; grows while workers is not 0
 }
 
@@ -83,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 	return r, nil
 }
 
-// Done returns a channel that is closed when the load has ended.
+// Done returns a channel. It is closed when the load has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
 // Wait waits for the end of the load and returns its result.
@@ -101,13 +101,13 @@ func (r *Running) Settings() Settings {
 }
 
 // ErrTooManyChanges is returned by Running.Set while requests of 1,000 earlier rates wait
-// to be sent. The settings are those of before.
+// to be sent. The settings stay unchanged.
 var ErrTooManyChanges = errors.New("load: too many changes of the rate while requests wait")
 
 // Set changes the load while it runs; after its end it has no effect. A change of the rate
-// moves the requests that are not yet due. Those that are due keep their intended start.
-// After a change to a smaller concurrency, no request is sent before enough of the running
-// ones have ended. An error is caused by s, and nothing is changed.
+// moves the requests not yet due. Due requests keep their intended start. After a change
+// to a smaller concurrency, no request is sent before enough of the running ones have
+// ended. After an error, caused by s, nothing is changed.
 func (r *Running) Set(s Settings) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *Running) Set(s Settings) error {
 	return nil
 }
 
-// hire starts the workers that are missing. mu is held.
+// hire starts workers up to the concurrency of the settings. mu is held.
 func (r *Running) hire() {
 	for ; r.workers < r.settings.Concurrency; r.workers++ {
 		r.wait.Go(r.worker)
@@ -164,9 +164,9 @@ const (
 	quits                 // because there are too many workers; it has left
 )
 
-// await waits for the next request that is to be sent, and reports false after the worker
-// has left. One worker at a time waits for a start and the others for their turn, so that
-// no worker owns a request before its start, which a change may move.
+// await waits for the next request to send. If the worker must end, await removes it from
+// the count and reports false. One worker at a time waits for a start and the others for
+// their turn, so that no worker owns a request before its start, which a change may move.
 func (r *Running) await(ctx context.Context, timer *time.Timer) (next, bool) {
 	select {
 	case r.turn <- struct{}{}:
@@ -231,7 +231,7 @@ func (r *Running) begin() (found next, until time.Time, changed <-chan struct{},
 }
 
 // Progress returns the state of the load. Rate and Recent count from the previous call,
-// also if that was one for Options.Progress.
+// also from a call for Options.Progress.
 func (r *Running) Progress() Progress {
 	r.mu.Lock()
 	elapsed := time.Since(r.start)

@@ -103,7 +103,7 @@ func TestRequestsDueBeforeAChangeKeepTheirIntendedStart(t *testing.T) {
 				if err := r.Set(to); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(550 * time.Millisecond) // the stall and the 50 requests that were due
+				time.Sleep(550 * time.Millisecond) // the stall and the 50 requests due in it
 				late := int64(0)
 				for _, b := range r.Progress().Buckets {
 					if b.From >= 500*time.Millisecond {

@@ -10,10 +10,10 @@ const maxPhases = 1000
 
 // schedule numbers the requests of a run and knows when each is to start. Its owner locks.
 //
-// A change of the rate begins a phase. Requests that were due before the change keep their
-// intended start, also if they have not been sent; the requests after them follow at the
-// new rate. The intended start of request n is the moment at which the sum of rate × time
-// over all phases reaches n, so a change neither loses nor repeats a part of a request.
+// A change of the rate begins a phase. Requests due before the change keep their intended
+// start, also unsent ones; the requests after them follow at the new rate. The intended
+// start of request n is the moment at which the sum of rate × time over all phases reaches
+// n, so a change neither loses nor repeats a part of a request.
 type schedule struct {
 	group  int64
 	next   int64   // number of the next request
@@ -106,8 +106,9 @@ func (s *schedule) ceil(n float64) int64 {
 	return int64(math.Ceil(n/g) * g)
 }
 
-// due returns the number of requests that are to be sent before elapsed, which is not
-// before the last change. Without a limit that is the number of those left from before.
+// due returns the number of requests with an intended start before elapsed. elapsed is
+// not before the last change. In a pause, or without a rate, it is the number of the
+// requests of earlier phases.
 func (s *schedule) due(elapsed time.Duration) int64 {
 	last := s.phases[len(s.phases)-1]
 	if last.paused || last.rate == 0 {

@@ -74,7 +74,7 @@ func (l line) columns() (n int) {
 	return n
 }
 
-// cut returns the first columns of a text that is continued, with a sign of that.
+// cut returns the first columns of a text, and a sign that the text continues.
 func cut(text string, width int) string {
 	if width <= 0 {
 		return ""

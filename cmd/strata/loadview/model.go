@@ -19,7 +19,7 @@ type model struct {
 
 	width, height int
 	now           load.Progress
-	recent        load.Latencies // the last ones that are of any request
+	recent        load.Latencies // from the last progress with an answer
 	past          past
 	note          string // about the last key
 }

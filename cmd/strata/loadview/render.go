@@ -64,7 +64,7 @@ func (m *model) lines() []line {
 	return append(all, keys)
 }
 
-// fewest returns the most important of these lines, for a screen that is too low.
+// fewest returns the most important lines, as many as a low screen has room for.
 func (m *model) fewest(all []line) (kept []line) {
 	// The title goes first, then the head and the whole run of the table, the requests
 	// done, the keys. The latencies of now go last.
@@ -238,9 +238,9 @@ func rangeOf(b load.Bucket, width int) string {
 	return bound(b.From) + " - " + bound(b.To)
 }
 
-// merge returns the buckets that have a count and those between them, at most most of them.
-// If there are more, few requests at both ends are counted with their neighbours, then
-// buckets are merged at 1, 2 and 5, then at powers of ten.
+// merge returns the buckets with a count and the buckets between them, at most most of
+// them. If there are more, few requests at both ends are counted with their neighbours,
+// then buckets are merged at 1, 2 and 5, then at powers of ten.
 func merge(buckets []load.Bucket, most int) []load.Bucket {
 	if most <= 0 {
 		return nil

@@ -13,7 +13,7 @@ func stepUp(v float64) float64 {
 
 // stepDown returns the round number before v.
 func stepDown(v float64) float64 {
-	unit := stepOf(v * (1 - 1e-6)) // from 1,000 down, the steps are those of 999
+	unit := stepOf(v * (1 - 1e-6)) // from 1,000 down, the steps are the steps of 999
 	return round((math.Ceil(v/unit-1e-9) - 1) * unit)
 }
 

@@ -36,7 +36,7 @@ func Run(ctx context.Context, o load.Options, v Options) (*load.Result, error) {
 	}
 	m := newModel(running, v.Target, o.Duration, v.Colours)
 	m.stop, m.done = cancel, running.Done()
-	// The caller handles signals by ctx, whose end ends the load, which ends the view.
+	// The caller handles signals by ctx: the end of ctx ends the load, and that ends the view.
 	program := tea.NewProgram(m, tea.WithInput(v.In), tea.WithOutput(v.Out), tea.WithoutSignalHandler(),
 		tea.WithWindowSize(m.width, m.height)) // if the terminal does not tell its size
 	if _, err := program.Run(); err != nil {

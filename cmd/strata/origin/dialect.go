@@ -28,8 +28,8 @@ func (d dialect) rewrite(statement string) string {
 	return strings.NewReplacer("?", d.placeholder, "BIGINT", d.bigint).Replace(statement)
 }
 
-// CheckURL returns the error of Open, which wraps ErrURL, for a URL that is not that of
-// a database. It opens nothing.
+// CheckURL returns the error of Open for a URL of anything but a database, and else
+// nil. The error wraps ErrURL. CheckURL opens nothing.
 func CheckURL(raw string) error {
 	_, err := opener(raw)
 	return err
@@ -148,9 +148,9 @@ func phrases() map[string]string {
 // createTries is more than there are statements that can lose a race.
 const createTries = 5
 
-// createTables creates what is missing. Of programs that start at once on an empty
-// PostgreSQL, and create a table each, all but one are refused, although they say IF NOT
-// EXISTS: the others try again, and find the table.
+// createTables creates the missing tables. If several programs start at once on an empty
+// PostgreSQL, the server refuses the same table to all but one of them, in spite of IF
+// NOT EXISTS. The others try again, and find the table.
 func (o *Origin) createTables(ctx context.Context) (err error) {
 	for range createTries {
 		if err = o.createOnce(ctx); err == nil || !createdMeanwhile(err) {

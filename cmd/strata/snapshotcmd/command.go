@@ -119,7 +119,8 @@ func walk(ctx context.Context, r io.Reader, header func(format.Header), f func(*
 	}
 }
 
-// orInterrupted is err, or after an interruption an error that says what is left.
+// orInterrupted is err. After an interruption it is an error that says so and ends with left, a
+// note about the unfinished result.
 func (s *Streams) orInterrupted(err error, left string) error {
 	if err == nil || s.Ctx.Err() == nil {
 		return err

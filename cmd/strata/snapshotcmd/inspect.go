@@ -16,7 +16,7 @@ type inspectCommand struct {
 	asking
 }
 
-// Run runs the command. What comes before a damage is shown all the same.
+// Run runs the command. If the snapshot is damaged, it still shows the part before the damage.
 func (c *inspectCommand) Run(s *Streams) error {
 	r, err := c.check()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *inspectCommand) Run(s *Streams) error {
 	return failed
 }
 
-// view collects what is shown of a snapshot, in a bounded amount of memory for each cache.
+// view collects the shown part of a snapshot, in a bounded amount of memory for each cache.
 type view struct {
 	showKeys bool
 	now      time.Time
@@ -62,11 +62,11 @@ type contents struct {
 	whole             bool // its counts are right
 	positioned        bool
 	ages, lives       times
-	over, forever     int      // entries that have ended, and those without an end
+	over, forever     int      // entries after their end, and entries without an end
 	hottest, largest  []sample // in this order
 }
 
-// sample is one entry that is shown.
+// sample is one entry in the output.
 type sample struct {
 	key  string
 	size int
@@ -74,7 +74,7 @@ type sample struct {
 	left time.Duration
 }
 
-// samples is the number of entries that are shown of each kind.
+// samples is the number of entries of each kind in the output.
 const samples = 10
 
 // begin takes the header.
@@ -113,7 +113,7 @@ func (v *view) name(key []byte) string {
 	return "#" + hex.EncodeToString(sum[:6])
 }
 
-// maxKey is the width of a key that is shown.
+// maxKey is the largest width of a key in the output, in columns.
 const maxKey = 44
 
 func (c *contents) count(bytes int) {

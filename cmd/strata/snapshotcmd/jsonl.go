@@ -24,10 +24,10 @@ type jsonlCommand struct {
 // line is an entry, or a drop, as an object of JSON. Fields that say nothing are left out.
 type line struct {
 	Cache string `json:"cache"`
-	// Key is the name of the key, or KeyBytes if that is no text.
+	// Key is the name of the key. A name in invalid UTF-8 is in KeyBytes instead.
 	Key      *string `json:"key,omitempty"`
 	KeyBytes []byte  `json:"key_base64,omitempty"`
-	// Value is a value that is JSON or a text, ValueBytes any other one.
+	// Value is a value in JSON, or a text. Any other value is in ValueBytes.
 	Value      any    `json:"value,omitempty"`
 	ValueBytes []byte `json:"value_base64,omitempty"`
 	// FreshSeconds and LeftSeconds are lives from the creation of the snapshot on; they
@@ -159,7 +159,7 @@ func (l *line) setTags(tags []string) {
 	}
 }
 
-// setValue shows values of the codecs whose form others read.
+// setValue shows the values of codecs with a form that other programs read.
 func (l *line) setValue(codec string, e *format.Entry) {
 	switch {
 	case e.NotFound:

@@ -50,8 +50,8 @@ func (g *getCommand) Run(s *Streams) error {
 	defer in.Close()
 	bar := newBar(s.Err, in)
 	defer bar.end()
-	// The snapshot is checked on its way, so that one that was cut or damaged replaces
-	// no file.
+	// The snapshot is checked on its way, so that a cut or damaged one replaces no
+	// file.
 	fetch := func(w io.Writer) error { return bar.check(s.Ctx, io.TeeReader(bar.read(in), w)) }
 	if g.File == "-" {
 		return s.orInterrupted(fetch(s.Out), "a part was written")
@@ -122,8 +122,8 @@ func (p *putCommand) Run(s *Streams) error {
 }
 
 // forward sends a snapshot from one place to another one. If its source fails, or is
-// damaged, it sends what comes before that, so that the instance reports it as usable, and
-// returns the failure beside the answer.
+// damaged, it still sends the part before the failure, so that the instance can use and
+// report this part. It returns the failure beside the answer.
 func forward(s *Streams, in *source, to *url.URL, r request) (a *answer, failed, err error) {
 	ctx, cancel := context.WithCancelCause(s.Ctx)
 	defer cancel(nil)
@@ -214,7 +214,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	return a, nil
 }
 
-// writeReport writes what became of the entries of each cache.
+// writeReport writes a table of the entries of each cache by their outcome.
 func writeReport(w io.Writer, r *snapshot.Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "entries\tstored\tfrom L2\tpresent\tabsent\tother\t  cache")

@@ -32,7 +32,8 @@ func TestPipesAreRead(t *testing.T) {
 	}
 }
 
-// TestPipeThatNobodyWritesToEndsWithTheCommand has a pipe whose opening does not return.
+// TestPipeThatNobodyWritesToEndsWithTheCommand opens a pipe without a writer, so that the opening
+// does not return.
 func TestPipeThatNobodyWritesToEndsWithTheCommand(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

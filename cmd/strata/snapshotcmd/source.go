@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
-// source is a snapshot that is read.
+// source is a snapshot as input.
 type source struct {
 	io.Reader
 	io.Closer
@@ -68,7 +68,7 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 }
 
 // interruptible is the standard input, a pipe or a device, with an opening and reads that end with
-// the context. Those of the system do not.
+// the context. The calls of the operating system do not.
 func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {

@@ -60,7 +60,7 @@ func missing(skipped, busy, gone, beyond int, coarse bool) string {
 	return text
 }
 
-// maxSentence is the length of a sentence of another machine that is shown.
+// maxSentence is the largest length of a shown sentence of another machine.
 const maxSentence = 500
 
 // sentence is a sentence of another machine without control characters.

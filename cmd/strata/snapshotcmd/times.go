@@ -16,7 +16,7 @@ type times struct {
 	most time.Duration
 }
 
-// longest is the longest time that is told apart, in seconds.
+// longest is the largest time in the histogram, in seconds. Longer times count as this one.
 const longest = 100 * 365 * 24 * 3600
 
 func (t *times) add(d time.Duration) {

@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
-// write writes all that was collected before the error, if there is one.
+// write writes the whole view. After a failure, the view has the part of the snapshot before it.
 func (v *view) write(w io.Writer, failed error) error {
 	h := &v.header
 	mode := "values"

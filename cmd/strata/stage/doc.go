@@ -4,7 +4,7 @@
 //
 //	actions.go   the actions, in one table for the page and for scripts
 //	stage.go     the parts and their life
-//	load.go      the load, and the crowd that asks for everything that was loaded at once
+//	load.go      the load, and the crowd that asks for all greetings loaded at once
 //	sample.go    numbers of each second, marks of actions, the watched greeting
 //	proxy.go     connections that can be cut
 //	origin.go    the origin that can be slow or broken

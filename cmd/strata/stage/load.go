@@ -26,7 +26,7 @@ const (
 	maxLatency = 10 * time.Second
 )
 
-// locale is that of all greetings of the stage.
+// locale is the locale of all greetings of the stage.
 const locale = "en-GB"
 
 // nameOf is the name of a greeting by its rank.
@@ -45,13 +45,13 @@ type generator struct {
 	failed  map[string]int64 // by the reason
 }
 
-// The reasons of failures that are no error of a greeting.
+// The reasons of failures without an error of a greeting.
 const (
 	tooMany = "no worker was free: the machine is too slow for the load"
 	tooSlow = "no answer within 2 s"
 )
 
-// maxReasons is the number of reasons that are told apart in a second.
+// maxReasons is the number of reasons counted apart in a second.
 const maxReasons = 20
 
 // job is one request.
@@ -170,19 +170,19 @@ func (g *generator) second() (done, failed int64, why string, latency *hdrhistog
 }
 
 const (
-	// crowdSize is the number of greetings that are loaded at once: those of the load, and others.
+	// crowdSize is the number of greetings loaded at once: the greetings of the load, and others.
 	crowdSize = 500
-	// crowdReads is how often a second each of them is then asked for.
+	// crowdReads is the number of reads of each of them in a second.
 	crowdReads = 4
-	// crowdTTLs is the number of TTLs for which they are asked for.
+	// crowdTTLs is the duration of these reads, in TTLs.
 	crowdTTLs = 4
-	// burstWorkers is the number of greetings that are loaded at the same moment: enough to keep the origin busy, and
+	// burstWorkers is the number of loads at the same moment: enough to keep the origin busy, and
 	// too few to make L2 miss its time-outs.
 	burstWorkers = 100
 )
 
-// crowd asks for all greetings that were loaded at once, so that each is loaded again when it is due.
-// Its zero value asks for nothing. ask is for one goroutine.
+// crowd asks for all greetings loaded at once, so that each is loaded again when it is due. Its
+// zero value asks for nothing. ask is for one goroutine.
 type crowd struct {
 	until atomic.Int64 // in nanoseconds of Unix time; 0 for never
 
@@ -197,7 +197,7 @@ func (c *crowd) come(until time.Time) { c.until.Store(until.UnixNano()) }
 // leave ends the questions.
 func (c *crowd) leave() { c.until.Store(0) }
 
-// ask sends the requests that are due, in turns to all instances.
+// ask sends the due requests, in turns to all instances.
 func (c *crowd) ask(now time.Time, to []*hello.Service, send func(job)) {
 	since := now.Sub(c.last)
 	if c.last = now; now.UnixNano() >= c.until.Load() {
@@ -271,7 +271,7 @@ func (s *Stage) loadAll(ctx context.Context, _ []string) (string, error) {
 	return said, nil
 }
 
-// due tells when greetings that were loaded now are loaded again.
+// due describes when greetings loaded now are loaded again.
 func (s *Stage) due(mode hello.Mode) string {
 	if mode == hello.Naive {
 		return fmt.Sprintf("The maps lose all of them in %v, and the origin is asked for all at once.", s.o.TTL)

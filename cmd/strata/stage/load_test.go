@@ -71,8 +71,9 @@ func worst(t *testing.T, s *Stage) (queries int64, second int) {
 	return queries, second
 }
 
-// Without jitter everything that was loaded at once is loaded again in one second, or in two if it comes at the turn
-// of one; with it in three. In the mode naive both instances ask for all.
+// Without jitter all greetings loaded at once are loaded again in one second, or in two if the
+// moment is at the turn of a second. With jitter they spread over three seconds. In the mode naive
+// both instances ask for all.
 func TestGreetingsThatWereLoadedAtOnceAreDueAtOnceWithoutJitter(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

@@ -15,7 +15,7 @@ type moody struct {
 	hello.Origin
 	latency atomic.Int64 // added to each query
 	broken  atomic.Bool
-	queries atomic.Int64 // also those that have failed here
+	queries atomic.Int64 // also queries that this type fails
 
 	mu     sync.Mutex // guards below
 	key    hello.Key  // the watched greeting

@@ -85,8 +85,8 @@ func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 	page.Write(w, p.stage.State(r.Context(), from))
 }
 
-// stream sends the state twice a second, each time with the samples that are new and the marks
-// since the sample before. The reader knows marks by their numbers.
+// stream sends the state twice a second, each time with the new samples and the marks since
+// the sample before. The reader knows marks by their numbers.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	from, err := after(r)
 	if err != nil {

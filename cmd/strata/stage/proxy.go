@@ -86,7 +86,7 @@ func (p *proxy) pass(c net.Conn) {
 	back.Wait()
 }
 
-// dial connects to a server that is near.
+// dial connects to a nearby server: its timeout is short.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	return d.DialContext(ctx, "tcp", addr)

@@ -20,8 +20,8 @@ type store struct {
 	close func()
 }
 
-// openStore returns a server at addr; if that is empty, a redis-server that it starts, or, if
-// this machine has none, one inside this process, which is slower.
+// openStore returns a server at addr. If addr is empty, it starts a redis-server. If this
+// machine has none, it starts a server inside this process, which is slower.
 func openStore(ctx context.Context, addr string) (*store, error) {
 	if addr != "" {
 		c, err := dial(ctx, addr)
@@ -83,7 +83,7 @@ func startChild(c *exec.Cmd) (end func(), err error) {
 	started := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		// Linux ends the server with the thread that has started it: this goroutine keeps the thread.
+		// Linux ends the server with the thread that started it: this goroutine keeps the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.Start()

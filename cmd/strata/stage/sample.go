@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// kept is the number of samples that are kept: five minutes.
+	// kept is the number of kept samples, one a second: five minutes.
 	kept = 300
-	// keptMarks is the number of actions that are kept.
+	// keptMarks is the number of kept marks.
 	keptMarks = 100
 )
 
@@ -38,7 +38,7 @@ type Sample struct {
 	P99 int64 `json:"p99"`
 }
 
-// Mark is an action in the charts, or something that has happened by itself.
+// Mark is an event in the charts: an action, or an event without one.
 type Mark struct {
 	Number int64  `json:"number"`
 	At     int64  `json:"at"`
@@ -161,7 +161,7 @@ func (s *Stage) sample() {
 	s.samples = s.samples[max(0, len(s.samples)-kept):]
 }
 
-// State returns the present state, with the samples and marks that are newer than after, in
+// State returns the present state, with the samples and marks newer than after, in
 // milliseconds of Unix time.
 func (s *Stage) State(ctx context.Context, after int64) State {
 	key, newest := s.origin.watched()

@@ -71,7 +71,7 @@ func ParseScript(text []byte) (s Script, err error) {
 	return s, lines.Err()
 }
 
-// parseStep parses a line that is not earlier than last.
+// parseStep parses a line of a script. Its time must not be earlier than last.
 func parseStep(line string, last time.Duration) (s Step, err error) {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "at" {

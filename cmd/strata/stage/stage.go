@@ -19,7 +19,7 @@ const (
 	// DefaultTTL is short, so that a person sees greetings become stale.
 	DefaultTTL  = 30 * time.Second
 	DefaultRate = 500
-	// DefaultLatency is that of an origin in the same data centre, over a few hops.
+	// DefaultLatency is the latency of an origin in the same data centre, over a few hops.
 	DefaultLatency = 20 * time.Millisecond
 )
 

@@ -53,8 +53,8 @@ func endpointOf(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// New returns a Telemetry for a collector, which need not be there yet: what it does not take
-// is lost.
+// New returns a Telemetry for a collector, which need not be there yet. Spans and metrics
+// that it does not take are lost.
 func New(ctx context.Context, address string) (*Telemetry, error) {
 	u, err := endpointOf(address)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *Telemetry) Watch(ctx context.Context, caches ...Source) error {
 	return err
 }
 
-// Close sends the rest, for 2 seconds at most. An error is that of the collector.
+// Close sends the rest, for 2 seconds at most. The error comes from the collector.
 func (t *Telemetry) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

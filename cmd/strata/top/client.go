@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxAnswer is the length of an answer in bytes, maxRefusal that of the text of a refusal.
+	// maxAnswer is the largest length of an answer, maxRefusal the largest length of the text of a
+	// refusal, in bytes.
 	maxAnswer, maxRefusal = 8 << 20, 4 << 10
 	// patience is the time for an answer.
 	patience = 5 * time.Second

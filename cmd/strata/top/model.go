@@ -12,7 +12,7 @@ import (
 // every is the time between two questions.
 const every = time.Second
 
-// screen is the part that is shown.
+// screen is the shown part of the page.
 type screen int
 
 const (
@@ -66,7 +66,7 @@ type (
 // Init asks for the first time.
 func (m *model) Init() tea.Cmd { return m.ask() }
 
-// ask asks for all that is shown.
+// ask requests all data of the screen.
 func (m *model) ask() tea.Cmd {
 	c, ctx, name := m.client, m.ctx, m.chosen
 	overview := func() tea.Msg {

@@ -8,14 +8,14 @@ import (
 // Numbers as text have three digits, and never an exponent: a unit is as much a part of the text as the
 // digits are. The text of a column is no wider than the column.
 
-// unknown stands for a number that is not known.
+// unknown stands for an unknown number.
 const unknown = "–"
 
-// unit is a unit of numbers of a kind, from those on that are not less than it.
+// unit is a unit for numbers of one kind. It is used for numbers of at least from.
 type unit struct {
 	name string
 	size float64
-	// from is the least number that is given in this unit.
+	// from is the smallest number written in this unit.
 	from float64
 }
 
@@ -30,7 +30,7 @@ var (
 // three is x in three digits, without zeros at the end of a fraction.
 func three(x float64) string { return strconv.FormatFloat(round3(x), 'f', -1, 64) }
 
-// round3 is x rounded to three digits, or to a whole number if that has more.
+// round3 is x rounded to three digits, or to a whole number if a whole number has more digits.
 func round3(x float64) float64 {
 	a := math.Abs(x)
 	if a >= 100 || a == 0 {
@@ -97,7 +97,7 @@ func known(ns float64) float64 {
 	return ns
 }
 
-// counted is a number with what it counts.
+// counted is a number with the name of the counted things.
 func counted(n float64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
-// styles are those of lines.
+// styles are the styles of lines, one for each meaning.
 type styles struct{ plain, title, faint, chosen, good, bad lipgloss.Style }
 
 // newStyles returns styles with the colours of the terminal, or without.
@@ -210,7 +210,7 @@ func (m *model) drawDetail() (all []line) {
 	return all
 }
 
-// drawState says what is not as it should be with the cache in detail, and draws the reads of ten minutes.
+// drawState lists the troubles of the chosen cache, and draws its reads of ten minutes.
 func (m *model) drawState() (all []line) {
 	for i := range m.overview.Caches {
 		s := &m.overview.Caches[i]

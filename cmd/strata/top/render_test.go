@@ -18,7 +18,7 @@ import (
 // sizes are terminals in which nothing may be cut.
 var sizes = [][2]int{{80, 24}, {120, 40}} // read-only
 
-// flat is a screen as one line, so that a text is found whose line is broken at a space.
+// flat is a screen as one line, so that a text is found even if its line is broken at a space.
 func flat(screen string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(screen, "")), " ")
 }
@@ -161,7 +161,7 @@ func TestDetailIsNotCut(t *testing.T) {
 	}
 }
 
-// TestInstancesThatDoNotAnswerAreExplained has one that has ended.
+// TestInstancesThatDoNotAnswerAreExplained has an instance that ended.
 func TestInstancesThatDoNotAnswerAreExplained(t *testing.T) {
 	const gone = "No answer came within 1s. The instance was last heard of 3m0s ago: it is busy, has ended, or the bus does not reach it."
 	for _, size := range sizes {

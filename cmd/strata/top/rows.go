@@ -20,7 +20,7 @@ type column struct {
 	text  func(float64) string
 }
 
-// columns are those of the table, behind the name.
+// columns are the columns of the table, behind the name.
 func columns() []column {
 	perSecond := func(f func(adminapi.Answers) float64) func(*adminapi.Summary) float64 {
 		return func(s *adminapi.Summary) float64 {
@@ -60,7 +60,8 @@ func columns() []column {
 	}
 }
 
-// full is how full L1 is, in percent of the bound that is nearer.
+// full is the used share of L1, in percent of the bound with the larger share. It is NaN without a
+// bound.
 func full(m *adminapi.Memory) float64 {
 	share := math.NaN()
 	if m.MaxEntries > 0 {
@@ -75,7 +76,7 @@ func full(m *adminapi.Memory) float64 {
 	return share
 }
 
-// states are short texts about what is not as it should be.
+// states are short texts about the troubles of a cache and of its surroundings.
 func states(s *adminapi.Summary) (all []string) {
 	n := &s.Numbers
 	if n.Memory.Off {
@@ -127,7 +128,7 @@ func busOf(b *adminapi.Bus) string {
 const silentAfter = 3 * time.Second
 
 // sorted returns the caches in the order of a column; -1 is the name. Numbers are in
-// descending order, those that are not known last.
+// descending order, unknown ones last.
 func sorted(all []adminapi.Summary, by int, reverse bool) []adminapi.Summary {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b adminapi.Summary) int {
@@ -146,8 +147,8 @@ func sorted(all []adminapi.Summary, by int, reverse bool) []adminapi.Summary {
 // clock is a time in milliseconds since 1970 as the time of the day.
 func clock(ms int64) string { return time.UnixMilli(ms).Format("15:04:05") }
 
-// tail is a text in at most width columns; one that is longer loses its begin, for the names of
-// caches of one service have that in common.
+// tail is a text in at most width columns. A longer text loses its begin, because the names of
+// caches of one service often begin alike.
 func tail(text string, width int) string {
 	runes := []rune(clean(text, math.MaxInt))
 	if len(runes) > width && width > 0 {
@@ -156,7 +157,7 @@ func tail(text string, width int) string {
 	return clean(text, width)
 }
 
-// head is a text in at most width columns; one that is longer loses its end.
+// head is a text in at most width columns. A longer text loses its end.
 func head(text string, width int) string {
 	runes := []rune(clean(text, math.MaxInt))
 	if len(runes) > width && width > 0 {
@@ -165,8 +166,8 @@ func head(text string, width int) string {
 	return clean(text, width)
 }
 
-// clean is a text of another machine without characters that a terminal may obey, or that are
-// not one column wide, cut to a width.
+// clean is a text of another machine, cut to a width. It has no characters that may control a
+// terminal, and none wider or narrower than one column.
 func clean(text string, width int) string {
 	var b strings.Builder
 	n := 0

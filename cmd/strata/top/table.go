@@ -74,8 +74,8 @@ func (l *layout) numbers(s *adminapi.Summary) string {
 	return b.String() + " "
 }
 
-// rows are the lines of a cache: one, if its states fit into the last column. Else that has their
-// number, and lines below it have the states.
+// rows are the lines of a cache: one, if its states fit into the last column. Else the last
+// column has their number, and lines below it have the states.
 func (l *layout) rows(s *adminapi.Summary) []string {
 	all := states(s)
 	text := strings.Join(all, ", ")
@@ -111,7 +111,7 @@ func table(o *adminapi.Overview, width, by int, reverse bool) string {
 // maxStates is the length of the last column of a plain table.
 const maxStates = 1000
 
-// wrap joins parts, such as words, to lines of a width. A part that is longer than a line is divided, at
+// wrap joins parts, such as words, to lines of a width. A part longer than a line is divided, at
 // spaces if it has any.
 func wrap(parts []string, between string, width int) (lines []string) {
 	line := ""

@@ -26,7 +26,7 @@ type Options struct {
 	Out, Err io.Writer
 }
 
-// URLError is the error of an Options.URL that is none of a page.
+// URLError is the error of an Options.URL that cannot be the URL of a page.
 type URLError struct{ error }
 
 // Run shows the caches of a page until ctx ends or a key ends it. Without Once it goes on if the
