@@ -9,9 +9,8 @@ import (
 
 // Ages calls f for every read of an instance. old is the time between the
 // return of the first fence that should have ended the value and the call of
-// the read; it is zero for a value that was not dropped. connected is true if
-// the instance has received all messages up to the promised delay before the
-// call.
+// the read; it is zero for a value without a drop. connected is true if the instance
+// has received all messages up to the promised delay before the call.
 //
 // A small old is expected: other instances learn of a drop when its message
 // arrives.
@@ -29,12 +28,11 @@ func (h *History) Ages(p Promise, f func(r *Read, old time.Duration, connected b
 	}
 }
 
-// firsts finds, for a given time, the fence with the first return among those
-// that were called later and did not fail.
+// firsts finds, for a given time, the fence with the first return among the fences with
+// a later call and without a failure.
 type firsts map[listKey][]first
 
-// first is the fence with the first return among those that were called at call
-// or later.
+// first is the earliest return, ret, among the fences called at call or later.
 type first struct{ call, ret Time }
 
 func newFirsts(h *History) firsts {
@@ -59,8 +57,8 @@ func newFirsts(h *History) firsts {
 	return fs
 }
 
-// after returns the first return of a fence of key that was called after the
-// given time, or Never. Soft fences do not count for stale reads.
+// after returns the first return of a fence of key with a call after the given time, or
+// Never. Soft fences do not count for stale reads.
 func (fs firsts) after(key string, stale bool, time Time) Time {
 	at := Never
 	for _, k := range []string{key, ""} {

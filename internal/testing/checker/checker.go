@@ -48,7 +48,8 @@ type Fence struct {
 
 	Call, Return Time
 	// Known is the time from which the tier and other instances must know of the call, if
-	// it is later than Return: a server had executed it whose place another had taken.
+	// it is later than Return: the server that executed it was deposed, and another one
+	// had taken its place.
 	Known Time
 	// Failed: the call returned an error. It binds its own instance only, until
 	// all failed calls have been retried.
@@ -131,9 +132,9 @@ type Excuse struct {
 	From, To Time
 }
 
-// Loss is a loss of writes by the shared tier: it has lost all that it had
-// acknowledged from Since on. Values dropped since then may be served between
-// From and To, but not by an instance that has dropped them itself.
+// Loss is a loss of writes by the shared tier: it has lost all writes acknowledged from
+// Since on. Values dropped since then may be served between From and To, but not by the
+// instance that dropped them.
 type Loss struct {
 	Since, From, To Time
 }

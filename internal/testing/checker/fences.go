@@ -39,9 +39,8 @@ func (vs versions) of(key string) *register {
 }
 
 // until returns the time since which a version is outdated: the next version
-// was written, and every Set of the version has returned. A drop that is called
-// after that time must win. It reports false if the version was not written by
-// the time by.
+// was written, and every Set of the version has returned. A drop with a call after that
+// time must win. It reports false if the version was not written by the time by.
 func (vs versions) until(key string, version uint64, by Time) (until Time, written bool) {
 	r := vs.of(key)
 	if at, ok := r.written[version]; !ok || at > by {
@@ -73,8 +72,7 @@ type fences struct {
 	lists map[listKey][]latest
 }
 
-// latest is the fence with the last call among those that had returned at the
-// time by.
+// latest is the fence with the last call, f, among the fences returned by the time by.
 type latest struct {
 	by Time
 	f  Fence
@@ -157,13 +155,12 @@ func newLinks(all []Link, p Promise) links {
 }
 
 // seen returns the time before which all drops of all instances must be known
-// to r. An instance uses no entry from before its bus was connected. While
-// connected it knows the messages that have arrived. While it knows that it is
-// disconnected, it may use its entries for a bounded time. It has the slack to
-// notice a change. A message that is lost is lost when it is sent; the instance
-// detects the loss after a bounded time if it was not told. An instance that
-// was never disconnected has received every message, and needs no confirmation
-// by L2.
+// to r. An instance uses no entry from before its bus was connected. While connected it
+// knows the arrived messages. While it knows that it is disconnected, it may use its
+// entries for a bounded time. It has the slack to notice a change. A lost message is
+// lost at the time of its sending. An instance that is not told of the loss detects it
+// after a bounded time. An instance without a disconnection has received every message,
+// and needs no confirmation by L2.
 func (ls links) seen(r *Read) Time {
 	list, late := ls.of[r.Instance], Time(ls.p.Delay+ls.p.Slack)
 	kept := r.Call - Time(ls.p.Unconfirmed+ls.p.Slow) - late

@@ -34,10 +34,9 @@ type Rule string
 const (
 	// OwnValue: a read returns a value of its own key.
 	OwnValue Rule = "own value"
-	// Future: no read returns a version that was not written yet.
+	// Future: no read returns a version before it was written.
 	Future Rule = "future"
-	// PastCache: a read with SkipRead returns no version that was outdated
-	// before the call.
+	// PastCache: a read with SkipRead returns no version outdated before the call.
 	PastCache Rule = "past the cache"
 	// Local: an instance does not serve a value to calls after a drop of it on
 	// the same instance, even if the drop failed.
@@ -117,7 +116,7 @@ func (j *judge) read(r *Read) {
 	}
 	for _, limit := range j.limits(r) {
 		before := limit.before
-		if limit.rule != Local { // an instance that was told so by its own callers knows, whatever the tier has lost
+		if limit.rule != Local { // an instance knows the drops of its own callers, even if the tier has lost them
 			before = j.h.kept(r, before)
 		}
 		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, before)

@@ -9,8 +9,8 @@ import (
 )
 
 // loadCounts reports needless loads: a load is needless if another load of the
-// key was running on the same instance, or if on any instance one was running
-// or had returned a value that was still fresh.
+// key was running on the same instance, or if, on any instance, a load was running or
+// had returned a still fresh value.
 func (j *judge) loadCounts() {
 	one, cluster := newExcuses(), newExcuses()
 	for _, e := range j.h.Excuses {
@@ -139,7 +139,7 @@ func (e *excuses) sort() {
 }
 
 // any reports whether there is an excuse for l between since and the beginning
-// of l. An excuse for one instance counts if that is the instance of l.
+// of l. An excuse for one instance counts only for loads of this instance.
 func (e *excuses) any(l *Load, since Time) bool {
 	for _, k := range []excuseKey{{l.Instance, l.Key}, {l.Instance, ""}, {Shared, l.Key}, {Shared, ""}} {
 		list := e.lists[k]

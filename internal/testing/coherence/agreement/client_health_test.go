@@ -16,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// known is a tier, and knownBus a bus, of a client that has a name.
+// known is a tier, and knownBus a bus, of a client with a name.
 type known struct {
 	remote.Tier
 	servers *logthrottle.Servers

@@ -13,8 +13,8 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
-// pendingInstance returns an instance whose invalidation of "k" is pending while
-// down is set, and one that has an older value.
+// pendingInstance returns two instances. An invalidation of "k" by a is pending while
+// down is set, and b has the older value.
 func pendingInstance(t *testing.T, down *atomic.Bool, change ...func(*strata.Options[string, int64])) (a, b *strata.Cache[string, int64]) {
 	t.Helper()
 	s := lab.NewShared()

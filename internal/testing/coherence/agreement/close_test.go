@@ -54,7 +54,7 @@ func TestInstanceThatIsClosedWhileItStoresLeavesNoLease(t *testing.T) {
 	}
 }
 
-// A key that is neither found nor failed does not exist in the origin.
+// A key neither found nor failed would mean that the origin has no such key.
 func TestGetManyDuringCloseFailsTheKeysItDidNotGet(t *testing.T) {
 	keys := make([]string, 300)
 	for i := range keys {

@@ -13,8 +13,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// TestStatsCountWhatCompressionLeaves: values that were stored shorter, and those that were not,
-// by single loads, batches and Set. A value that comes from L2 is not counted again.
+// TestStatsCountWhatCompressionLeaves: values stored in a shorter form, and values stored as
+// they are, by single loads, batches and Set. A value that comes from L2 is not counted again.
 func TestStatsCountWhatCompressionLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tier := stratatest.NewTier()

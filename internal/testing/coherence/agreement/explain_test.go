@@ -20,7 +20,7 @@ type explained struct {
 	t          *testing.T
 	a, b       *strata.Cache[string, int64]
 	down, deaf atomic.Bool     // L2 takes no drops of b, or answers no reads
-	ear        *stratatest.Bus // that of b
+	ear        *stratatest.Bus // the bus of b
 }
 
 func (p *explained) set(c *strata.Cache[string, int64], o ...strata.CallOption) {
@@ -29,8 +29,8 @@ func (p *explained) set(c *strata.Cache[string, int64], o ...strata.CallOption) 
 
 func (p *explained) sleep(d time.Duration) { time.Sleep(d) } // in a bubble
 
-// verdictCase is a state of a key, and what Explain and the next read are to make of
-// it.
+// verdictCase is a state of a key, with the expected verdict of Explain and the
+// expected next read.
 type verdictCase struct {
 	prepare func(p *explained)
 	want    string // in the verdict
@@ -39,7 +39,7 @@ type verdictCase struct {
 	check   func(r strata.Report) bool
 }
 
-// wantVerdicts compares the verdict in each case with what a read does next.
+// wantVerdicts compares the verdict in each case with the next read.
 func wantVerdicts(t *testing.T, cases map[string]verdictCase) {
 	t.Helper()
 	for name, tc := range cases {

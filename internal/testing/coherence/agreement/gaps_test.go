@@ -15,9 +15,9 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// TestGapCostsALoadForADroppedKeyAndAReadForItsLane cuts an instance off
-// that has 100 000 entries, and lets another one invalidate ten of them. With -short it
-// has a quarter of them.
+// TestGapCostsALoadForADroppedKeyAndAReadForItsLane cuts off an instance with 100 000
+// entries, and lets another one invalidate ten of them. With -short it has a quarter of
+// the entries.
 func TestGapCostsALoadForADroppedKeyAndAReadForItsLane(t *testing.T) {
 	const dropped, readers = 10, 4
 	entries := kit.Rounds(100_000)
@@ -49,7 +49,7 @@ func TestGapCostsALoadForADroppedKeyAndAReadForItsLane(t *testing.T) {
 		ear.Join()
 		synctest.Wait()
 
-		want := int64(0) // reads of L2: one for each entry of a lane that has moved
+		want := int64(0) // reads of L2: one for each entry of a lane with a drop
 		for i := range entries {
 			if suspect[s.Tier.Lane(strconv.Itoa(i))] {
 				want++
@@ -153,7 +153,7 @@ func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 }
 
 // TestStrictServesNothingWhenL2IsSilentToo lets a Loader fail while neither bus
-// nor L2 answers: there is nothing left that is known to be right.
+// nor L2 answers: then no value is known to be right.
 func TestStrictServesNothingWhenL2IsSilentToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for partition, wait := range map[strata.Partition]time.Duration{strata.Strict: 3 * time.Second, strata.Available: strata.UnconfirmedTTL} {
@@ -428,7 +428,7 @@ func TestFloodOfInvalidateAllIsAppliedOnceASecondAndToItsEnd(t *testing.T) {
 				}
 				time.Sleep(pace)
 			}
-			// The loads of b refill L1 after each one that is applied.
+			// The loads of b refill L1 after each applied message.
 			if most := 10 + int(flood*pace/time.Second) + 1; lost < 10 || lost > most {
 				t.Errorf("soft %v: %d of %d in %v were applied; want 10 to %d", soft, lost, flood, flood*pace, most)
 			}

@@ -38,7 +38,7 @@ func (p *picky) over(t remote.Tier) remote.Tier {
 	})
 }
 
-// lines returns the lines of log that contain what.
+// lines returns the lines of log with a text.
 func lines(log *lab.LogText, what string) (all []string) {
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, what) {
@@ -48,7 +48,7 @@ func lines(log *lab.LogText, what string) (all []string) {
 	return all
 }
 
-// wantLines fails unless log has between one and most lines with what.
+// wantLines fails unless log has between one and most lines with a text.
 func wantLines(t *testing.T, log *lab.LogText, most int, what string) {
 	t.Helper()
 	if n := len(lines(log, what)); n == 0 || n > most {
@@ -93,7 +93,7 @@ func TestFullL2IsAskedToStoreNoMoreAndUsedForAllElse(t *testing.T) {
 					t.Errorf("got %d, %v, which L2 holds", v, ok)
 				}
 				if name == "values" {
-					return // each lease that is given ends a row of failures
+					return // each granted lease ends a row of failures
 				}
 				if n := p.refused.Load(); n > 5+3 || !a.Stats().StoringStopped {
 					t.Errorf("asked to store %d times in 12 s, stopped %v; want 5 and one each 5 s, true", n, a.Stats().StoringStopped)
@@ -225,7 +225,7 @@ func TestHealthOfTheOriginIsLogged(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			wantLines(t, &log, 1, "level=WARN msg=\"strata: loads fail\" cache=")
-			wantLines(t, &log, 2, "error=\"origin is down\"") // also of the first load that has failed
+			wantLines(t, &log, 2, "error=\"origin is down\"") // also for the first failed load
 			if strings.Contains(log.String(), "secret") != show {
 				t.Errorf("ShowKeys %v: %s", show, log.String())
 			}
@@ -291,7 +291,7 @@ func TestPanicErrorShowsItsValueUpToABound(t *testing.T) {
 	}
 }
 
-// stubbornError panics when it is nil and asked what it is.
+// stubbornError panics when its text is read through a nil pointer.
 type stubbornError struct{ text string }
 
 func (s *stubbornError) Error() string { return s.text }

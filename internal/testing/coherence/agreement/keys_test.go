@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// uuid is a key as libraries for UUIDs have it. That of zeros alone has no text, and
-// the method panics for one that begins with 0xff.
+// uuid is a key as libraries for UUIDs have it. The key of zeros alone has no text, and
+// the method panics for a key that begins with 0xff.
 type uuid [16]byte
 
 var errNil = errors.New("no text")

@@ -13,11 +13,12 @@ import (
 	"github.com/strata-cache/strata/snapshot"
 )
 
-// This file crosses each feature that changes what may be served with each event that may
-// make an instance serve what was dropped. docs/matrix.md is the table.
+// This file crosses features with events. Each feature changes which values may be
+// served. Each event may make an instance serve a dropped value. docs/matrix.md is the
+// table.
 
-// cell is the world of one feature and one event: a writer that drops, a reader that has
-// the older value, and their origin.
+// cell is the world of one feature and one event: a writer that drops, a reader with the
+// older value, and their origin.
 type cell struct {
 	*testing.T
 	s              succession
@@ -67,7 +68,7 @@ func (c *cell) drop(by *strata.Cache[string, int64]) {
 	c.must(c.feature.drop(c, by))
 }
 
-// atOnce is fresh for the instance that has dropped.
+// atOnce is fresh for the instance that made the drop: its own reads see it at once.
 func (c *cell) atOnce(by *strata.Cache[string, int64]) {
 	c.Helper()
 	if !c.feature.elsewhere {
@@ -75,7 +76,7 @@ func (c *cell) atOnce(by *strata.Cache[string, int64]) {
 	}
 }
 
-// fresh fails if an instance serves the older value, unless that is marked.
+// fresh fails if an instance serves the older value without the mark Degraded.
 func (c *cell) fresh(when string, by *strata.Cache[string, int64]) {
 	c.Helper()
 	if c.feature.read != nil {
@@ -205,8 +206,8 @@ var features = map[string]*feature{
 	},
 }
 
-// read reads the key with options, and reports whether the value counts: one that is
-// marked may be older.
+// read reads the key with options, and reports whether the value counts: a value with
+// the mark Degraded may be older.
 func (c *cell) read(by *strata.Cache[string, int64], opts ...strata.CallOption) (int64, bool) {
 	c.Helper()
 	var info strata.Info
@@ -325,8 +326,8 @@ func (c *cell) refill() {
 	}
 }
 
-// TestMatrixOfFeaturesAndEvents: whatever was dropped is served nowhere after the bound of
-// the event, unless it is marked.
+// TestMatrixOfFeaturesAndEvents: no instance serves a dropped value after the bound of the
+// event, unless the read is marked Degraded.
 func TestMatrixOfFeaturesAndEvents(t *testing.T) {
 	for name, f := range features {
 		for event, happen := range events {

@@ -16,7 +16,8 @@ import (
 )
 
 // succession is two servers with a tier and a bus each. The second has taken the place
-// of the first, which lives on and answers instances that have not heard of that.
+// of the first. The first lives on, and answers the instances that have not heard of
+// the second.
 type succession struct{ old, new *lab.Shared }
 
 func newSuccession() succession { return succession{lab.NewShared(), lab.NewShared()} }
@@ -27,7 +28,7 @@ type successor struct {
 	way *way
 }
 
-// way is what the views of a successor share.
+// way is the state that the views of a successor share.
 type way struct {
 	s     succession
 	moved atomic.Bool
@@ -252,8 +253,8 @@ var drops = map[string]func(t *testing.T, w *strata.Cache[string, int64]) error{
 	},
 }
 
-// TestDropThatADeposedServerHasConfirmedIsRepeated: the instance that has dropped never
-// gets the older value, and others lose it.
+// TestDropThatADeposedServerHasConfirmedIsRepeated: the instance that made the drop
+// never gets the older value, and others lose it.
 func TestDropThatADeposedServerHasConfirmedIsRepeated(t *testing.T) {
 	for name, drop := range drops {
 		t.Run(name, func(t *testing.T) {
@@ -448,7 +449,7 @@ func TestSoftDropIsRepeatedAsASoftOne(t *testing.T) {
 		})
 }
 
-// TestManyDropsAreRepeatedAsOneOfEverything bounds what an instance remembers.
+// TestManyDropsAreRepeatedAsOneOfEverything bounds the memory of an instance for its drops.
 func TestManyDropsAreRepeatedAsOneOfEverything(t *testing.T) {
 	many := func(t *testing.T, w *strata.Cache[string, int64]) error {
 		keys := make([]string, 25_000)
@@ -559,7 +560,7 @@ func TestSoftDropThatTellsOfAHoldRemovesWhatWasLoadedDuringIt(t *testing.T) {
 		if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok {
 			t.Errorf("%d was loaded during the hold, and is served as a stale value", v)
 		}
-		// A value that is set during the hold stays, as a stale one.
+		// A value set during the hold stays, as a stale one.
 		lab.Must(t, c.Set(t.Context(), "k", 7))
 		lab.Must(t, s.Bus.Publish(t.Context(), []remote.Message{expire}))
 		synctest.Wait()

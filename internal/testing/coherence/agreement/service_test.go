@@ -41,7 +41,7 @@ func TestCachesOfTwoServicesShareNothing(t *testing.T) {
 				}
 				ctx, tags := t.Context(), strata.WithTags("t")
 				if name == "items" {
-					tags = strata.WithTags() // a tag that was never dropped is in doubt there
+					tags = strata.WithTags() // a tag without a drop is uncertain there
 				}
 				for i, c := range all {
 					lab.Must(t, c[0].Set(ctx, "k", int64(i), tags))

@@ -46,7 +46,7 @@ func eachTagged(t *testing.T, test func(t *testing.T, c, dropper *strata.Cache[s
 	}
 }
 
-// tagging is a Loader that names tags and then takes what o brings.
+// tagging is a Loader that names tags and then loads the value of o.
 func tagging(o *lab.Origin, tags ...string) strata.Loader[string, int64] {
 	return func(ctx context.Context, key string) (int64, error) {
 		strata.Loading(ctx).SetTags(tags...)
@@ -55,7 +55,7 @@ func tagging(o *lab.Origin, tags ...string) strata.Loader[string, int64] {
 }
 
 // TestDropsOfOtherTagsCostNoLoad, in a bubble, drops a tag every 100 ms while 50 callers ask
-// for what takes 200 ms to load and has another tag.
+// for a value that has another tag and takes 200 ms to load.
 func TestDropsOfOtherTagsCostNoLoad(t *testing.T) {
 	eachTagged(t, func(t *testing.T, c, dropper *strata.Cache[string, int64]) {
 		o := &lab.Origin{Takes: 200 * time.Millisecond}
@@ -186,9 +186,9 @@ func TestLoadThatEndsWithADroppedTagIsNotKept(t *testing.T) {
 	}
 }
 
-// TestCallersFromAfterADropOfATagGetNothingFromBefore joins what runs, in each
-// way there is, after a tag was dropped that its value turns out to have. Callers
-// from before the drop are answered all the same.
+// TestCallersFromAfterADropOfATagGetNothingFromBefore joins a running load, in every
+// way, after the drop of a tag. The load names this tag for its value only at its end.
+// Callers from before the drop still get the value.
 func TestCallersFromAfterADropOfATagGetNothingFromBefore(t *testing.T) {
 	type get func(t *testing.T, c *strata.Cache[string, int64], load strata.Loader[string, int64]) int64
 	single := get(func(t *testing.T, c *strata.Cache[string, int64], load strata.Loader[string, int64]) int64 {
@@ -249,8 +249,8 @@ func TestCallersFromAfterADropOfATagGetNothingFromBefore(t *testing.T) {
 	}
 }
 
-// TestGetFromAfterADropOfATagFindsNothingFromBefore joins a Get that reads L2
-// while the tag of what it finds is dropped.
+// TestGetFromAfterADropOfATagFindsNothingFromBefore joins a Get that reads L2 while the
+// tag of its value is dropped.
 func TestGetFromAfterADropOfATagFindsNothingFromBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewTagged(t)
@@ -270,8 +270,8 @@ func TestGetFromAfterADropOfATagFindsNothingFromBefore(t *testing.T) {
 	})
 }
 
-// TestStaleValueThatATagHasDroppedIsNotServedOnError, in a bubble, joins a load that fails, and
-// that has a stale value for that case, after its tag was dropped.
+// TestStaleValueThatATagHasDroppedIsNotServedOnError, in a bubble, joins a failing load with a
+// stale value to serve on error, after the tag of this value was dropped.
 func TestStaleValueThatATagHasDroppedIsNotServedOnError(t *testing.T) {
 	eachTagged(t, func(t *testing.T, c, dropper *strata.Cache[string, int64]) {
 		lab.Must(t, c.Set(t.Context(), "k", 1, strata.WithTags("t")))

@@ -13,10 +13,10 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
-// wayToStore is a way in which something with the tag t is kept under k.
+// wayToStore is a way in which an entry with the tag t is kept under k.
 type wayToStore struct {
 	store func(t *testing.T, c *strata.Cache[string, int64]) error
-	// none says that what is kept is that the origin has no such key, extra that
+	// none says that the entry is negative: the origin has no such key. extra says that
 	// it is kept in L1 alone.
 	none, extra bool
 }
@@ -373,7 +373,7 @@ func TestTagsThatPanicOrCannotBeKeepValuesFromBeingStored(t *testing.T) {
 	for name, tags := range bad {
 		for way, w := range waysToStore() {
 			if w.none || strings.HasPrefix(way, "a refresh") || strings.HasPrefix(way, "a value that") {
-				continue // there is no value, or one that is not kept before
+				continue // there is no value, or the value before is not kept
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

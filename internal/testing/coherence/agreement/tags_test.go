@@ -133,8 +133,8 @@ func checkExpireTags(t *testing.T, tier func(*lab.Shared) remote.Tier) {
 	lab.Must(t, a.ExpireTags(t.Context(), "t"))
 	synctest.Wait()
 	cold := lab.Instance(t, s, with)
-	// The cold instance comes last: it has only what the loads of the others have
-	// left in L2.
+	// The cold instance comes last: it has only the values that the loads of the others
+	// have left in L2.
 	for i, c := range []*strata.Cache[string, int64]{a, b, cold} {
 		who := []string{"the caller", "another instance", "a cold instance"}[i]
 		if found := present(t, c, append(slices.Clone(keys), "only u")...); !slices.Equal(found, []string{"only u"}) {
@@ -147,7 +147,7 @@ func checkExpireTags(t *testing.T, tier func(*lab.Shared) remote.Tier) {
 				t.Errorf("%s got %d, %v, stale %v for %q; want the stale 1", who, v, err, info.Stale, k)
 			}
 		}
-		time.Sleep(time.Second) // of the bubble: a value that was dropped is gone by then
+		time.Sleep(time.Second) // of the bubble: a dropped value is gone by then
 	}
 	if v := lab.MustGet(t, b, "set", lab.NotModified(0)); v != 1 {
 		t.Errorf("got %d, want the 1 that still holds", v)
@@ -164,8 +164,8 @@ func checkExpireTags(t *testing.T, tier func(*lab.Shared) remote.Tier) {
 	}
 }
 
-// slowReplacer is a tier that takes 10 ms for leases to replace values that are
-// fresh, and for drops, of the time of its bubble.
+// slowReplacer is a tier with a delay of 10 ms, of the time of its bubble, for leases
+// that replace fresh values and for drops.
 type slowReplacer struct{ remote.Tier }
 
 func (r slowReplacer) Unwrap() remote.Tier                { return r.Tier }
@@ -184,8 +184,8 @@ func (r slowReplacer) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease
 }
 
 // TestLateReadOfAnEntryThatATagExpiredCostsNoLoad has an instance find a value that a
-// tag has expired, and be slow about what it does then: another has the lease by
-// that time.
+// tag has expired, and be slow to ask for the lease: another instance gets the lease
+// first.
 func TestLateReadOfAnEntryThatATagExpiredCostsNoLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewTagged(t)
@@ -208,7 +208,7 @@ func TestLateReadOfAnEntryThatATagExpiredCostsNoLoad(t *testing.T) {
 }
 
 // TestNotModifiedKeepsTheTagsOfTheValueThatHolds shows the Loader a value from
-// L1, while L2 has another that cannot be used: the tags are those of the one.
+// L1, while L2 has another, unusable value. The tags are the tags of the value from L1.
 func TestNotModifiedKeepsTheTagsOfTheValueThatHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewTagged(t)
@@ -232,8 +232,8 @@ func TestNotModifiedKeepsTheTagsOfTheValueThatHolds(t *testing.T) {
 	})
 }
 
-// TestHitsOfTaggedEntriesAskNoTier counts what L2 is asked while entries with
-// tags are read and tags are dropped that they do not carry.
+// TestHitsOfTaggedEntriesAskNoTier counts the questions to L2 while tagged entries are
+// read and tags of other entries are dropped.
 func TestHitsOfTaggedEntriesAskNoTier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewTagged(t)

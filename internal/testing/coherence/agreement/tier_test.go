@@ -695,7 +695,7 @@ func TestUnreadableValuesAreLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// spoiling is a tier whose values arrive with one bit flipped.
+// spoiling is a tier that flips one bit of each value on its way to the cache.
 type spoiling struct{ *stratatest.Tier }
 
 func (s spoiling) Bind(sp remote.Space) remote.Tier {

@@ -19,8 +19,8 @@ import (
 // Loader or an L2 that fails would bring the old value back. Expired entries are a
 // third case: they may be served when a load fails, and only then.
 func TestTrap9InvalidIsNotSuspect(t *testing.T) {
-	// warm returns two instances that have k, of which only the second loses
-	// L2 when down is set.
+	// warm returns two instances with the key k. When down is set, only the second
+	// loses L2.
 	warm := func(t *testing.T) (a, b *strata.Cache[string, int64], down *atomic.Bool) {
 		s := lab.NewShared()
 		down = new(atomic.Bool)
@@ -110,10 +110,10 @@ func TestTrap9InvalidIsNotSuspect(t *testing.T) {
 	})
 }
 
-// TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore is about a tag that is
-// dropped while a load runs which has not said yet that its value carries it.
-// The tag clock from before the Loader began counts. If L2 has lost the time of a
-// tag's drop, the tag counts as just dropped.
+// TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore is about a tag dropped during a
+// load, before the load names it for its value. The tag clock from before the Loader
+// began counts. If L2 has lost the time of a tag's drop, the tag counts as just
+// dropped.
 func TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore(t *testing.T) {
 	for _, by := range []string{"the loader", "another instance"} {
 		t.Run("dropped by "+by, func(t *testing.T) {
@@ -180,9 +180,9 @@ func TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore(t *testing.T) {
 	})
 }
 
-// TestTrap11StoresWithoutALeaseAreFencedAllTheSame is about the ways into a
-// tier that are no loads: a Get that brings a value from L2 to L1, a SetMany
-// from an earlier read, and a load that could not get a lease.
+// TestTrap11StoresWithoutALeaseAreFencedAllTheSame is about the ways into a tier
+// without a lease: a Get that brings a value from L2 to L1, a SetMany from an earlier
+// read, and a load that could not get a lease.
 func TestTrap11StoresWithoutALeaseAreFencedAllTheSame(t *testing.T) {
 	t.Run("Get", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -326,8 +326,8 @@ func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 // attempt to drop again that would begin it anew.
 func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	const hold = 10 * time.Second
-	// keeps reports whether loads on a and b, or on an instance that has not heard
-	// of the hold, are stored in any tier.
+	// keeps reports whether loads on a and b, or on an instance without news of the
+	// hold, are stored in any tier.
 	keeps := func(t *testing.T, s *lab.Shared, a, b *strata.Cache[string, int64]) (kept bool) {
 		t.Helper()
 		for _, c := range []*strata.Cache[string, int64]{a, b, lab.Instance[string, int64](t, s)} {
@@ -511,9 +511,9 @@ func TestTrap16PendingDropsBypassL2AndAreNeverForgotten(t *testing.T) {
 	})
 }
 
-// checkTagDropReplacedByAll asks L2 for a value whose tag's drop is pending, and
-// makes a drop of everything take that one's place before the answer comes: it
-// fails too, and is carried out meanwhile if L2 is back.
+// checkTagDropReplacedByAll asks L2 for a value while the drop of its tag is pending.
+// Before the answer comes, a drop of everything replaces the pending one. It fails,
+// too, but takes effect meanwhile if back is set.
 func checkTagDropReplacedByAll(t *testing.T, back bool) {
 	s := lab.NewTagged(t)
 	var down atomic.Bool

@@ -21,9 +21,9 @@ func wantInL1(t *testing.T, c *strata.Cache[string, int64]) {
 }
 
 // TestTrap1StateIsNotSharedBetweenTypes is about values of several types under
-// one key. If they shared the marks of expiry and the lives, a refresh of one
-// would make the old value of another fresh again, and a long life of one would
-// be that of another.
+// one key. If they shared the marks of expiry and the lives, a refresh of one would
+// make the old value of another fresh again, and a long life of one would lengthen the
+// life of another.
 func TestTrap1StateIsNotSharedBetweenTypes(t *testing.T) {
 	type person struct{ Name string }
 	ann := func(context.Context, string) (person, error) { return person{"Ann"}, nil }
@@ -60,10 +60,9 @@ func TestTrap1StateIsNotSharedBetweenTypes(t *testing.T) {
 	})
 }
 
-// TestTrap2SetThatTimedOutIsNotExecutedLater is about a Set whose caller has
-// given up and which the tier carries out after a newer call: the old value
-// would stay for a whole TTL. Each Set carries the token of its own drop, which
-// any later drop voids.
+// TestTrap2SetThatTimedOutIsNotExecutedLater is about a Set after its caller has given
+// up. If the tier carried it out after a newer call, the old value would stay for a
+// whole TTL. Each Set carries the token of its own drop, which any later drop voids.
 func TestTrap2SetThatTimedOutIsNotExecutedLater(t *testing.T) {
 	late := func(t *testing.T, newer func(t *testing.T, b *strata.Cache[string, int64])) (all []*strata.Cache[string, int64]) {
 		s := lab.NewShared()
@@ -95,9 +94,9 @@ func TestTrap2SetThatTimedOutIsNotExecutedLater(t *testing.T) {
 	})
 }
 
-// TestTrap3SetOvertakenByAForeignMessageKeepsNothing is about a Set whose answer
-// comes after the message of a newer one: the older value must not enter L1
-// behind it, on any instance.
+// TestTrap3SetOvertakenByAForeignMessageKeepsNothing is about a Set that gets its
+// answer after the message of a newer Set. The older value must not enter L1 behind the
+// newer one, on any instance.
 func TestTrap3SetOvertakenByAForeignMessageKeepsNothing(t *testing.T) {
 	for _, from := range []string{"another instance", "the same instance"} {
 		t.Run(from, func(t *testing.T) {
@@ -141,8 +140,8 @@ func TestTrap3SetOvertakenByAForeignMessageKeepsNothing(t *testing.T) {
 
 // TestTrap4UpdateCannotEndUpBehindTheOrigin is about two writers whose calls
 // reach the cache in another order than their writes reached the origin. No
-// cache can repair that for Set; Update has dropped the key before it writes,
-// so that the one that is overtaken knows.
+// cache can repair that for Set; Update drops the key before it writes, so that an
+// overtaken Update knows it.
 func TestTrap4UpdateCannotEndUpBehindTheOrigin(t *testing.T) {
 	t.Run("Set can", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,8 +183,8 @@ func TestTrap4UpdateCannotEndUpBehindTheOrigin(t *testing.T) {
 }
 
 // TestTrap5ExtendNeedsALeaseAndTheValueItIsAbout is about the answer "not
-// modified". It must not freshen a value that was expired since the lease was
-// given, nor another value than the one that the Loader was shown.
+// modified". It must not freshen a value expired since the lease was granted, nor
+// another value than the one shown to the Loader.
 func TestTrap5ExtendNeedsALeaseAndTheValueItIsAbout(t *testing.T) {
 	t.Run("expired meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -293,9 +292,9 @@ func TestTrap6LanesThatRepeatTheirCountsAreNotTheSame(t *testing.T) {
 }
 
 // TestTrap7ServerThatWasSetBackResurrectsNothing is about a promoted replica or
-// an old snapshot: it has a value that was dropped since, and leases that were
-// void. Both belong to another authority and are not believed. Real servers are
-// set back in the module test: TestPromotedReplicaIsNotBelieved.
+// an old snapshot: it has a value dropped since, and leases voided since. Both belong
+// to an older epoch and are not believed. Real servers are set back in the module test:
+// TestPromotedReplicaIsNotBelieved.
 func TestTrap7ServerThatWasSetBackResurrectsNothing(t *testing.T) {
 	t.Run("value", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -331,8 +330,8 @@ func TestTrap7ServerThatWasSetBackResurrectsNothing(t *testing.T) {
 	})
 }
 
-// TestTrap8EntryIsStampedWhenItsFlightBegins is about a watermark that is set while a
-// flight runs: the flight's value is older than the watermark, whenever it is
+// TestTrap8EntryIsStampedWhenItsFlightBegins is about a watermark set while a flight
+// runs: the value of the flight is older than the watermark, at whatever time it is
 // inserted.
 func TestTrap8EntryIsStampedWhenItsFlightBegins(t *testing.T) {
 	t.Run("gap during the flight", func(t *testing.T) {

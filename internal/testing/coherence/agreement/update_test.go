@@ -115,7 +115,7 @@ func TestUpdateThatFailsDropsTheKey(t *testing.T) {
 		cause := errors.New("constraint")
 		err := a.Update(t.Context(), "k", func(context.Context) (int64, error) {
 			lab.MustGet(t, b, "k", o.Load) // loads and stores the old value meanwhile
-			o.Value.Store(9)               // the write has happened all the same
+			o.Value.Store(9)               // the write has happened nevertheless
 			return 0, cause
 		})
 		if !errors.Is(err, cause) {

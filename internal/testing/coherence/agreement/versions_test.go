@@ -64,7 +64,7 @@ func codecV3() codec.Codec[personV3] {
 		}))
 }
 
-// people is the origin of all versions: the number of a key is that of its last change.
+// people is the origin of all versions. The number of a key is the number of its last change.
 type people struct {
 	t     *testing.T
 	s     *lab.Shared
@@ -225,8 +225,8 @@ func TestVersionsDoNotUndoEachOthersStores(t *testing.T) {
 			p.v1(func(o *strata.Options[string, personV1]) { noL1(&o.Memory.TTL) }),
 			p.v2(func(o *strata.Options[string, personV2]) { noL1(&o.Memory.TTL) }),
 		}
-		// The newest loads first, so that each version has to load for itself, but the
-		// second, which reads what the first has stored.
+		// The newest loads first, so that each version must load for itself, except the
+		// second. It reads the value that the first has stored.
 		for range 50 {
 			for _, c := range all {
 				c.get("k")
@@ -271,8 +271,8 @@ func TestWritesReachAllVersions(t *testing.T) {
 	})
 }
 
-// TestRollingDeployLoadsOncePerVersion replaces instances of one version by those of
-// the next while all are read and written at random. L2 holds one value per key and
+// TestRollingDeployLoadsOncePerVersion replaces instances of one version by instances
+// of the next, while all are read and written at random. L2 holds one value per key and
 // version. An instance loads only if L2 has no value of its version or an older one,
 // and its store removes no other value. So between two writes of a key, and within a
 // life, each version loads it once at most.

@@ -26,9 +26,9 @@ import (
 // tells of a drop: an instance knows its own, and those that the files tell which it has loaded.
 
 // TestCachesAloneKeepDropsOverSnapshotsOnEverySchedule judges the reads of each schedule: no
-// value is served that its instance has dropped after it was read, nor one of another instance
-// that was dropped by the instance of a file that was loaded. See
-// TestClusterKeepsItsPromisesOnEverySchedule for the flags.
+// instance serves a value that it has dropped after the value was read from the origin. Nor
+// does it serve a value of another instance that the instance of a loaded file has dropped.
+// See TestClusterKeepsItsPromisesOnEverySchedule for the flags.
 func TestCachesAloneKeepDropsOverSnapshotsOnEverySchedule(t *testing.T) {
 	count, first := kit.Rounds(*schedules/4), uint64(1)
 	if isFlagSet("seed") {
@@ -55,7 +55,7 @@ type aloneSim struct {
 
 	mu    sync.Mutex // guards below
 	now   uint64
-	until map[uint64]uint64 // of each value: the end of the call that has set it
+	until map[uint64]uint64 // of each value: the end of the call that set it
 	files []aloneFile
 }
 
@@ -281,7 +281,8 @@ func (m *aloneMember) load(ctx context.Context, d *dice) {
 	}
 }
 
-// takes loads f, and returns the report about its cache, whose counts add up.
+// takes loads f, and returns the report about its cache. It fails the test unless the counts of the
+// report add up.
 func (m *aloneMember) takes(ctx context.Context, f aloneFile) snapshot.CacheReport {
 	r, err := snapshot.Read(ctx, bytes.NewReader(f.bytes), snapshot.Options{}, m.cache)
 	if err != nil || len(r.Caches) != 1 {

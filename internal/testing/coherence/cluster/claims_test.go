@@ -53,7 +53,7 @@ func (m *member) stepClaims(ctx context.Context, key string, think func()) bool 
 	return true
 }
 
-// add adds a value. If it is stored that is like a Set.
+// add adds a value. A stored one counts like a Set.
 func (m *member) add(ctx context.Context, key string, think func()) {
 	version, own, c := m.s.write(key), m.drawOwn(), &claim{adds: true}
 	value := m.s.ownValue(key, version, own)
@@ -116,8 +116,8 @@ func (m *member) claimed(ctx context.Context, key string, began checker.Time, er
 }
 
 // overlaps reports whether an Add or a Take of key ran at some time since it was called first.
-// It does not void the token of an Update, whose value replaces that of the Add then, as a Set
-// that overlaps does.
+// An Add does not void the token of an Update. The value of the Update then replaces the value
+// of the Add, as the value of an overlapping Set does.
 func (s *sim) overlaps(key string) (since func() bool) {
 	k := s.marks
 	k.mu.Lock()
@@ -147,8 +147,8 @@ func (s *sim) writes(key string, err error, arrives checker.Time) {
 	s.marks.late[key] = max(s.marks.late[key], s.rec.Now()+arrives)
 }
 
-// mayArrive reports whether the value of a Set or an Update that has failed may have replaced the
-// value of an Add, or come after a Take: neither voids the token of that write.
+// mayArrive reports whether the value of a failed Set or Update may have replaced the value of an
+// Add, or come after a Take: neither voids the token of the failed write.
 func (s *sim) mayArrive(key string, began checker.Time) bool {
 	s.marks.mu.Lock()
 	defer s.marks.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *sim) sees(r checker.Read, value string) {
 	}
 }
 
-// endClaims fails the schedule if a value was read that was not added.
+// endClaims fails the schedule if a read returned the value of a refused Add.
 func (s *sim) endClaims() {
 	for value := range s.marks.denied {
 		if s.marks.seen[value] {

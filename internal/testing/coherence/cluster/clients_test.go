@@ -96,8 +96,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	}
 }
 
-// stepWide, in the bubble, makes one call that is about tags, many keys or
-// everything.
+// stepWide, in the bubble, makes one call about tags, many keys or everything.
 func (m *member) stepWide(ctx context.Context, d *dice, key string, think func()) {
 	f := checker.Fence{Key: key, Soft: d.chance(400)}
 	switch n := d.intn(4); {
@@ -136,8 +135,8 @@ func (m *member) dropTag(ctx context.Context, tag string, soft bool) error {
 	return m.cache.InvalidateTags(ctx, tag)
 }
 
-// setMany sets all keys, or one that has its tags. Which were stored if it fails
-// is not known: then it counts as one that failed, for each.
+// setMany sets all keys, or one key with its tags. After a failure it is unknown which
+// of them were stored: then the call counts as a failed Set of each.
 func (m *member) setMany(ctx context.Context, key string, think func()) {
 	keys := m.s.o.keys
 	if m.s.o.tagged {
@@ -159,8 +158,8 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	}
 }
 
-// update makes an Update. Its promise is that of an Invalidate that is called right
-// after its write and returns when the Update does.
+// update makes an Update. It makes the promises of an Invalidate called right after the
+// write, with the return of the Update.
 func (m *member) update(ctx context.Context, key string, think func()) {
 	f := checker.Fence{Instance: m.id, Key: key}
 	began := m.s.rec.Now()
@@ -205,7 +204,7 @@ func (m *member) fence(ctx context.Context, f checker.Fence, call func(ctx conte
 }
 
 // verifyDrop checks the error of a call that drops, and notes that its drop is
-// pending from then on: the tier was not asked for the drop of a caller that had left.
+// pending from then on: the tier is not asked for a drop after its caller has left.
 func (m *member) verifyDrop(err error, name string, began checker.Time) {
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(name, began)
@@ -239,7 +238,7 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 		return
 	}
 	// A failure is remembered, for ten seconds at most.
-	// A value that was expired with everything is served while it is refreshed.
+	// A value expired with everything is served while it is refreshed.
 	m.judgeOwn(&r, value, &info)
 	r.Stale = loads && info.Stale && m.excuses(&r, value)
 	m.gotten(r, value, &info)

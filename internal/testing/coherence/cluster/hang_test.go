@@ -6,15 +6,15 @@ import (
 	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
-// hangs makes many loads longer than Limits.HardTimeout. Half of all Loaders do
-// not look at their contexts, and bring a value all the same.
+// hangs makes many loads longer than Limits.HardTimeout. Half of all Loaders do not
+// look at their contexts, and still bring a value.
 func (o *simOptions) hangs(d *dice) {
 	o.hard = []time.Duration{20 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 200 * time.Millisecond}[d.intn(4)]
 	o.cancels = d.chance(300)
 }
 
-// wait is how long a load that has to wait for d does: never exactly until its
-// timeout.
+// wait is d, or a nanosecond more if d is exactly the timeout: the order of the two
+// events would be open.
 func (o *simOptions) wait(d time.Duration) time.Duration {
 	if d == o.hard {
 		d++

@@ -9,11 +9,11 @@ import (
 )
 
 // Schedules in which keys are put on hold while servers take the place of each other. The
-// next primary may not have heard of a hold, so that it takes loads of instances that have not
-// either. An instance that was told of the hold, by L2 or as the one that has asked for it,
-// keeps none of them, on any path, until the hold ends.
+// next primary may not have heard of a hold, so that it takes loads of instances without news
+// of the hold. An instance is told of the hold by L2, or is the one that asked for it. It
+// keeps none of these loads, on any path, until the hold ends.
 
-// toldHold is a hold of which an instance was told at some time.
+// toldHold is a hold until ends, of which an instance was told at the time at.
 type toldHold struct{ at, ends checker.Time }
 
 // tell notes that the instance was told of a hold of key, which does not end before that time.
@@ -23,8 +23,8 @@ func (t *simTierView) tell(key string, ends checker.Time) {
 	t.toldOf[key] = append(t.toldOf[key], toldHold{t.s.rec.Now(), ends})
 }
 
-// lagged fails the schedule if L1 has served a value that was loaded during a hold of which
-// the instance was told: at the time of the read, or by the end of the load. L1 may have a
+// lagged fails the schedule if L1 has served a value loaded during a hold, and the instance
+// was told of this hold at the time of the read, or by the end of the load. L1 may have a
 // value from L2, or from another instance, since the end of the hold.
 func (m *member) lagged(r *checker.Read, value string, info *strata.Info) {
 	if info == nil || info.Tier != "L1" || info.Shared {
@@ -45,8 +45,8 @@ func (m *member) lagged(r *checker.Read, value string, info *strata.Info) {
 	}
 }
 
-// leaks notes that L2 holds what was loaded during a hold, and reports whether it may: another
-// server has taken over, which may not have heard of the hold.
+// leaks notes that L2 holds a value loaded during a hold, and reports whether it may: another
+// server has taken over, perhaps without news of the hold.
 func (t *simTier) leaks(value string) bool {
 	if t.s.shares != primaries {
 		return false

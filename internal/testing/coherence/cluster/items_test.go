@@ -18,7 +18,7 @@ import (
 // methods do, which have no clock and do not count. Such a tier
 // announces nothing: instances announce their drops themselves, or have no bus.
 
-// sharing is what the instances of a schedule share.
+// sharing is the kind of store and bus that the instances of a schedule share.
 type sharing uint8
 
 const (
@@ -37,13 +37,13 @@ func (s sharing) announces() bool { return s == announced || s == primaries }
 func TestClusterOverItemsKeepsItsPromisesOnEverySchedule(t *testing.T) { runSchedules(t, itemsOnBus) }
 
 // TestClusterWithoutABusKeepsItsPromisesOnEverySchedule is the same without a bus: an
-// instance may serve what others have dropped until Memory.TTL is over, and what was
-// dropped with everything a second longer.
+// instance may serve a value dropped by another one until Memory.TTL is over, and a
+// value dropped with everything a second longer.
 func TestClusterWithoutABusKeepsItsPromisesOnEverySchedule(t *testing.T) {
 	runSchedules(t, itemsAlone)
 }
 
-// simStore is a tier of a schedule, beside what it announces.
+// simStore is a tier of a schedule, without its announcements.
 type simStore interface {
 	remote.Tier
 	remote.Binder
@@ -51,7 +51,7 @@ type simStore interface {
 	Foreign() uint64
 }
 
-// makeTier makes what the instances share.
+// makeTier makes the store that the instances share.
 func (s *sim) makeTier() {
 	switch s.shares {
 	case primaries:
@@ -69,7 +69,7 @@ func (s *sim) makeTier() {
 	s.items.Plain = d.chance(300) // a store of two methods
 }
 
-// overItems makes o a schedule over items, whose lives end up to two seconds early.
+// overItems makes o a schedule over items. The lives of items end up to two seconds early.
 func (o *simOptions) overItems(d *dice, alone bool) {
 	o.spread, o.lease, o.ttl = false, 5*time.Second, max(o.ttl, 10*time.Second)
 	if !alone {
@@ -87,7 +87,7 @@ func (o *simOptions) overItems(d *dice, alone bool) {
 // apart is the size from which values have items of their own: less than the large ones have.
 const apart = 4 << 10
 
-// storeOf returns an instance's own way to what is shared.
+// storeOf returns an instance's own way to the shared store.
 func (s *sim) storeOf(v *simTierView) simStore {
 	switch s.shares {
 	case primaries:
@@ -125,8 +125,8 @@ func (t *simTier) shown() remote.Tier {
 	return t
 }
 
-// answered records what the tier holds, from an answer of it if the answer is of this
-// moment.
+// answered records the values of the tier from one of its answers, if the answer is of
+// this moment.
 func (t *simTier) answered(ctx context.Context, at checker.Time, keys []string, held []remote.Held) {
 	for i := range held {
 		if held[i].Same {
@@ -161,9 +161,8 @@ func (s *sim) connect(m *member, o *strata.Options[string, string]) {
 	}
 }
 
-// droppedItem is dropped for a tier over items. What was dropped with everything an
-// instance may not know for a second, if no message tells it: what it stores then is
-// absent.
+// droppedItem is dropped for a tier over items. Without a message, an instance may not
+// know of a drop of everything for a second: a value that it stores then is absent.
 func (t *simTierView) droppedItem(key string, since checker.Time) {
 	to := t.s.rec.Now()
 	if key == "" {
@@ -191,7 +190,7 @@ func (b tellingBus) Publish(ctx context.Context, all []remote.Message) error {
 	return b.Bus.Publish(ctx, all)
 }
 
-// bounds alters the promises for what is shared.
+// bounds alters the promises for the shared store.
 func (s *sim) bounds(p *checker.Promise) {
 	if s.shares.announces() {
 		return
@@ -199,7 +198,7 @@ func (s *sim) bounds(p *checker.Promise) {
 	p.TTL -= s.early()
 	if s.shares == itemsAlone {
 		p.Unconfirmed = s.o.memory + time.Second
-		p.Slow += 1000 * slices.Max(s.o.steady) // an Update stores what its caller wrote before it thought
+		p.Slow += 1000 * slices.Max(s.o.steady) // an Update stores the version that its caller wrote before it thought
 	}
 }
 
@@ -240,7 +239,7 @@ func (s *sim) sufferItems(d *dice) {
 			}
 			s.items.Kill(server, false)
 		}
-		// Of what was loaded before, each may be loaded again once.
+		// Each value loaded before may be loaded again once.
 		s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, From: began, To: s.rec.Now() + checker.Time(simFound)})
 	}
 }

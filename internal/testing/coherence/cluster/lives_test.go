@@ -12,9 +12,9 @@ import (
 	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
-// Schedules in which values have stale windows, and longest lives in L1, of their own. A
-// value says in its text what it has, so that each read of it can be judged, wherever it
-// comes from.
+// Schedules in which values have stale windows, and longest lives in L1, of their own.
+// The text of a value names its windows and its life, so that each read can be judged,
+// from any tier.
 
 // ownSlack is longer than it takes to store a value, or to read it, with all delays.
 const ownSlack = checker.Time(10 * time.Second)
@@ -28,13 +28,13 @@ func (r refusal) Error() string {
 }
 func (r refusal) Unwrap() error { return errInjected }
 
-// simOwn is what a value has of its own: 0 stands for the Options, less for none.
+// simOwn has the windows and the life in L1 of one value. 0 stands for the Options, less for none.
 type simOwn struct {
 	revalidate, onError, memory time.Duration
 	nonce                       uint64 // it makes the value unique; see claims_test.go
 }
 
-// drawOwn draws what the next value has.
+// drawOwn draws the windows and the life of the next value.
 func (m *member) drawOwn() (w simOwn) {
 	if m.s.o.claims {
 		w.nonce = m.s.marks.nonce.Add(1)
@@ -65,7 +65,7 @@ func (w simOwn) say(l *strata.Load) {
 	}
 }
 
-// options are those of a call that stores the value.
+// options are the options of a call that stores the value.
 func (w simOwn) options(more ...strata.CallOption) []strata.CallOption {
 	if w.revalidate != 0 || w.onError != 0 {
 		more = append(more, strata.WithStale(w.windows()))
@@ -76,7 +76,7 @@ func (w simOwn) options(more ...strata.CallOption) []strata.CallOption {
 	return more
 }
 
-// ownValue is value with what it has of its own.
+// ownValue is value with w in its text.
 func (s *sim) ownValue(key string, version uint64, w simOwn) string {
 	v := s.value(key, version)
 	if w.plain() {
@@ -87,7 +87,7 @@ func (s *sim) ownValue(key string, version uint64, w simOwn) string {
 	return fmt.Sprintf("%s:%s:w%d,%d,%d,%d:%s", of, number, w.revalidate, w.onError, w.memory, w.nonce, rest)
 }
 
-// ownOf is what a value has of its own.
+// ownOf reads the windows and the life from the text of a value.
 func ownOf(value string) (w simOwn) {
 	if parts := strings.SplitN(value, ":", 4); len(parts) == 4 {
 		_, _ = fmt.Sscanf(parts[2], "w%d,%d,%d,%d", &w.revalidate, &w.onError, &w.memory, &w.nonce)
@@ -95,8 +95,8 @@ func ownOf(value string) (w simOwn) {
 	return w
 }
 
-// refuses returns the error of a load that fails, which in some cases says first that the
-// value before may not be served.
+// refuses returns the error of a load that fails, which in some cases forbids first to
+// serve the value before.
 func (m *member) refuses(l *strata.Load, began checker.Time) error {
 	if !m.s.o.lives || m.own.chance(500) {
 		return errInjected
@@ -105,23 +105,23 @@ func (m *member) refuses(l *strata.Load, began checker.Time) error {
 	return refusal{began, m.s.rec.Now()}
 }
 
-// marks are what is known of values, by their texts.
+// marks are the facts known of values, by their texts.
 type marks struct {
 	nonce *atomic.Uint64
 
 	mu     *sync.Mutex                  // guards below
-	fresh  map[string]checker.Time      // until when it is fresh at most
+	fresh  map[string]checker.Time      // the latest end of its TTL
 	stored map[string]checker.Time      // when it was stored last
 	got    map[gottenValue]checker.Time // when an instance had it from elsewhere last
-	seen   map[string]bool              // values that were read
-	denied map[string]bool              // values that were not added
+	seen   map[string]bool              // read values
+	denied map[string]bool              // values refused by Add
 	taken  map[string]int               // how often it was taken
 	// arrived is when an instance has got the last answer of L2 about a key.
 	arrived map[gottenValue]checker.Time
-	// claims are the Adds and Takes of a key, running those that have not returned.
+	// claims are the Adds and Takes of a key, running the ones before their return.
 	claims  map[string]uint64
 	running map[string]int
-	// late is until when the value of a write of a key that has failed may arrive.
+	// late is the time until which the value of a failed write of a key may arrive.
 	late map[string]checker.Time
 }
 
@@ -198,8 +198,8 @@ func (m *member) judgeOwn(r *checker.Read, value string, info *strata.Info) {
 	}
 }
 
-// refused reports whether err is that of a load that does not allow the value, which the
-// instance had when the load began.
+// refused reports whether err comes from a load that forbids the value, and the instance
+// had the value when the load began.
 func (m *member) refused(r *checker.Read, value string, err error) bool {
 	load, ok := errors.AsType[refusal](err)
 	if !ok || m.s.o.moving || r.Call < load.ended+simSlack { // it may have found the value before
@@ -214,7 +214,7 @@ func (m *member) refused(r *checker.Read, value string, err error) bool {
 // lateBy is how long before the read the value was stale for longer than its window. The
 // window begins at the end of the TTL, or when the instance has expired the key.
 func (m *member) lateBy(r *checker.Read, value string, window checker.Time) (late checker.Time) {
-	if m.s.o.changes > 0 { // what a server has that has left is not known
+	if m.s.o.changes > 0 { // the content of a deposed server is unknown
 		return 0
 	}
 	k := m.s.marks

@@ -14,15 +14,15 @@ import (
 // values, for many keys at once with a loader that returns all, make updates that fail,
 // store "not found", and put keys on hold; in which
 // entries have their tags from the load or from Options.Tags; and in which loads
-// without callers continue or not, and those of single keys wait for each other or not.
+// without callers continue or not, and loads of single keys wait for each other or not.
 
 // mixes makes o such a schedule.
 func (o *simOptions) mixes(d *dice) {
 	o.mixing = true
 	o.keys, o.steps = []string{"a", "b", "c"}, o.steps+2
 	o.tagged, o.cancels = d.chance(600), d.chance(300)
-	// An instance that has not been told of a hold, or an L2 that has lost it, may
-	// store loads during the hold: see docs/decisions.md.
+	// An instance without news of a hold, or an L2 that lost the hold, may store loads
+	// during it: see docs/decisions.md.
 	o.holds = d.chance(600) && !o.silent
 	if o.holds {
 		o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false
@@ -42,8 +42,8 @@ func (m *member) loader(o *strata.Options[string, string]) {
 	o.ManyLoader, o.BatchWait, o.BatchSize = m.loadMany, m.s.o.gathers, 2
 }
 
-// skipKey marks the contexts of calls that ask past the cache, manyKey those of
-// calls that ask for many keys at once.
+// skipKey marks the contexts of calls that ask past the cache. manyKey marks the
+// contexts of calls that ask for many keys at once.
 type (
 	skipKey struct{}
 	manyKey struct{}
@@ -82,8 +82,8 @@ func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func(
 	return true
 }
 
-// setNotFound stores for a short time that key has no value. It replaces a value that was
-// loaded meanwhile, so that the key is loaded again at the end of that time.
+// setNotFound stores for a short time that key has no value. It replaces a value loaded
+// meanwhile, so that the key is loaded again at the end of that time.
 func (m *member) setNotFound(ctx context.Context, d *dice, key string, think func()) {
 	m.s.write(key)
 	think()
@@ -94,9 +94,9 @@ func (m *member) setNotFound(ctx context.Context, d *dice, key string, think fun
 	m.s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, Key: key, From: began, To: m.s.rec.Now()})
 }
 
-// readPast reads key past the cache. If L2 does not take the value, the entry of L2
-// is expired later, at a time that is not known here, and is not used until then. It is
-// not even asked if a drop of the key is pending.
+// readPast reads key past the cache. If L2 does not take the value, the entry of L2 is
+// expired later, at a time unknown here, and is not used until then. L2 is not even
+// asked while a drop of the key is pending.
 func (m *member) readPast(ctx context.Context, key string) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Past: true}
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), skipKey{}, true)
@@ -110,7 +110,7 @@ func (m *member) readPast(ctx context.Context, key string) {
 	}
 }
 
-// readOnly reads key without a load, also what is stale.
+// readOnly reads key without a load. It takes stale values, too.
 func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOption) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
 	var info strata.Info
@@ -125,8 +125,8 @@ func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOp
 	m.gotten(r, value, &info)
 }
 
-// passTier gets key from one tier or the origin. The load may be needless, since
-// the other tier may have the value, and the other tier may not get what it brings.
+// passTier gets key from one tier or the origin. The load may be needless, because the
+// other tier may have the value. The other tier may not get the loaded value.
 func (m *member) passTier(ctx context.Context, key string, past strata.CallOption) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
 	var info strata.Info
@@ -172,7 +172,7 @@ func (m *member) readMany(ctx context.Context, d *dice) {
 }
 
 // gotten records the value of a read, unless it was loaded during a hold: then it is
-// for the callers of that load only. A store that is refused takes its time.
+// only for the callers of that load. A refused store takes its time.
 func (m *member) gotten(r checker.Read, value string, info *strata.Info) {
 	value, lagged := strings.CutSuffix(value, lagMark)
 	r.Of, r.Version = parseSimValue(value)
@@ -192,8 +192,8 @@ func (m *member) gotten(r checker.Read, value string, info *strata.Info) {
 	}
 }
 
-// refresh starts refreshes of some keys, whose loads go on when it has returned. They
-// are not needless, though the values are fresh.
+// refresh starts refreshes of some keys. The loads go on after its return. They are not
+// needless, though the values are fresh.
 func (m *member) refresh(ctx context.Context, d *dice) {
 	began := m.s.rec.Now()
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, began), manyKey{}, true)
@@ -206,7 +206,7 @@ func (m *member) refresh(ctx context.Context, d *dice) {
 	}
 }
 
-// updateInVain makes an Update with a write that happens and fails all the same. The
+// updateInVain makes an Update with a write that takes effect and returns an error. The
 // caller is not told whether the drop after it was confirmed: the drop binds its own
 // instance.
 func (m *member) updateInVain(ctx context.Context, key string, think func()) {

@@ -106,7 +106,7 @@ func (m *member) giveAway(d *dice) (g given) {
 	return g
 }
 
-// takeIn takes in entries that were collected since some time.
+// takeIn takes in entries. Their collection began at the time began.
 func (m *member) takeIn(d *dice, in transfer.Restore, g given, began time.Time) {
 	if _, format := m.cache.Source().Format(); format != g.format {
 		return // another version of the program

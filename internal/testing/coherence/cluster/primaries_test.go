@@ -13,28 +13,28 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// Schedules in which servers take the place of each other. The primary of before lives
-// on: it still answers the instances that have not heard of the new one, and lacks what
-// happens there. The new primary may lack the last writes of the old one. Primaries and
+// Schedules in which servers take the place of each other. The deposed primary lives
+// on: it still answers the instances without news of the new one, and lacks the writes
+// there. The new primary may lack the last writes of the old one. Primaries and
 // instances are paused meanwhile.
 //
-// An instance that has not heard of the new primary is cut off from the others, although
-// it does not know that. A drop that it makes counts for itself at once. For the others
-// it counts a bound after the instance has heard: it repeats the drop then.
+// An instance without news of the new primary is cut off from the others, although it
+// does not know it. A drop that it makes counts for itself at once. For the others it
+// counts a bound after the instance has heard: it repeats the drop then.
 
 // TestClusterKeepsItsPromisesOverChangesOfPrimary is
 // TestClusterKeepsItsPromisesOnEverySchedule with servers that take the place of each
 // other.
 func TestClusterKeepsItsPromisesOverChangesOfPrimary(t *testing.T) { runSchedules(t, primaries) }
 
-// simRepeat is the time in which an instance that has heard of a new primary repeats its
-// drops there. Operations that fail are tried again later.
+// simRepeat is the time in which an instance repeats its drops at a new primary, once it
+// has heard of it. Failed operations are tried again later.
 const (
 	simRepeat       = time.Second
 	simRepeatFaulty = 15 * time.Second
 )
 
-// errDeposed is the error of an operation whose connection was closed because another
+// errDeposed is the error of an operation when its connection is closed because another
 // server is the primary.
 var errDeposed = errors.New("another server is the primary")
 
@@ -115,8 +115,8 @@ func (r *reigns) hears(instance int, at checker.Time) {
 	r.heard[len(r.heard)-1][instance] = at
 }
 
-// settle says from when others must know of the drops of instances that had not heard of
-// a primary.
+// settle sets the times from which others must know of the drops made by instances
+// without news of a primary.
 func (r *reigns) settle(h *checker.History, bound time.Duration) {
 	for i := range h.Fences {
 		f := &h.Fences[i]
@@ -300,8 +300,8 @@ func (b *wayBus) Publish(ctx context.Context, m []remote.Message) error {
 	return conn.Publish(ctx, m)
 }
 
-// Follow implements remote.Bus, for one follower. An instance that is paused gets its
-// events later.
+// Follow implements remote.Bus, for one follower. A paused instance gets its events
+// later.
 func (b *wayBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,10 +19,9 @@ var (
 )
 
 // TestClusterKeepsItsPromisesOnEverySchedule puts two or three instances on one
-// tier and bus through seeded schedules of calls, delays, failures, operations
-// that are carried out late, and cuts, each in a bubble of its own, and judges
-// the results of their clients by the promises of docs/promises.md under Agreement
-// and, for Loads, under L1 and L2.
+// tier and bus through seeded schedules of calls, delays, failures, late operations,
+// and cuts, each in a bubble of its own, and judges the results of their clients by the
+// promises of docs/promises.md under Agreement and, for Loads, under L1 and L2.
 //
 // A schedule is repeated with -seed=N, exactly enough with GOMAXPROCS=1: the
 // scheduler orders events of the same instant, and the cache itself

@@ -25,7 +25,7 @@ func (o *simOptions) silences(d *dice) {
 	o.steady = []time.Duration{time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 }
 
-// long is a delay that is often longer than L1 is used with a silent bus.
+// long is a delay, often longer than the time for which L1 is used with a silent bus.
 func (d *dice) long() time.Duration {
 	unit := 50 * time.Millisecond
 	if d.chance(300) {

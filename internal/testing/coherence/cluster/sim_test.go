@@ -27,7 +27,7 @@ const (
 	// the time of work that takes an event or two in a bubble.
 	simSlack = checker.Time(20 * time.Microsecond)
 	// simQuiet is longer than the work after the end of all faults takes:
-	// operations that are late, drops that are tried again.
+	// late operations, and retried drops.
 	simQuiet = 20 * time.Second
 	// simFound is longer than the time in which a lost message is found: a
 	// heartbeat, and the time that messages get.
@@ -60,7 +60,7 @@ type simOptions struct {
 	silent                    bool          // the first instance hears nothing for long, and L2 does not answer it
 	reads                     int           // of a thousand calls of that instance
 	failing                   bool          // many drops of tags and of everything fail
-	hard                      time.Duration // Limits.HardTimeout; 0 for one that is never reached
+	hard                      time.Duration // Limits.HardTimeout; 0 for a timeout out of reach
 	cancels                   bool          // Limits.CancelAbandoned
 	mixing                    bool          // there are calls of all kinds
 	holds                     bool          // keys are put on hold
@@ -75,7 +75,7 @@ type simOptions struct {
 	claims                    bool          // callers also add and take
 }
 
-// tags are those of an entry.
+// tags are the tags of the entry of key.
 func (o *simOptions) tags(key string) []string {
 	if !o.tagged {
 		return nil
@@ -181,7 +181,7 @@ type member struct {
 	// failed is when loads of a key have failed, guarded by mu.
 	mu     sync.Mutex
 	failed map[string][]checker.Time
-	// expired are the calls that have expired one key here.
+	// expired are the calls on this instance that expired one key.
 	expired map[string][]checker.Fence
 }
 
@@ -271,7 +271,7 @@ func (s *sim) join(id int) {
 		s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, To: checker.Never})
 	}
 	if s.o.hard > 0 {
-		// An instance that has waited for another's load for so long loads as well.
+		// After such a wait for the load of another instance, an instance loads as well.
 		s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, To: checker.Never})
 	}
 	if s.o.spread {
@@ -312,8 +312,8 @@ func (s *sim) run() {
 	wg.Wait()
 }
 
-// probe lets instances whose breaker has opened, and that have asked L2 nothing since, ask it
-// once: a tier without positions is asked by reads only.
+// probe makes each instance with an open breaker ask L2 once, so that the breaker can close.
+// Over a tier without positions nothing but a read asks L2.
 func (s *sim) probe() {
 	for _, m := range s.members {
 		if m.cache.Stats().BreakerOpen {
@@ -359,7 +359,8 @@ func (s *sim) finish() {
 }
 
 // rewire, in the bubble, disturbs the instance's connection to the bus: messages are
-// late, it is cut, or they are lost and it is cut when that is noticed.
+// late, the connection is cut, or messages are lost and the connection is cut when the
+// loss is noticed.
 func (m *member) rewire() {
 	d := newDice(m.s.seed, uint64(3000+m.id), m.s.o.steady...)
 	lag := func() { m.bus.Delay(time.Duration(d.intn(int(m.s.o.delay) + 1))) }
@@ -462,7 +463,7 @@ func (s *sim) suffer() {
 		s.makeTags()
 		s.lose()
 		time.Sleep(d.delay())
-		// An instance that was asking the tier for a position has seen it already.
+		// An instance that was asking the tier for a position may have seen the loss already.
 		s.rec.Excuse(checker.Excuse{Instance: checker.Shared, From: down, To: s.rec.Now()})
 		for _, m := range s.members {
 			s.rec.Link(m.id, checker.Connected)
@@ -484,7 +485,7 @@ func (s *sim) makeTags() {
 }
 
 // lose notes that the tier has lost values and leases: each instance may load in
-// answer, and operations that were on their way do not count.
+// answer, and operations on their way do not count.
 func (s *sim) lose() {
 	now := s.rec.Now()
 	s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, From: now, To: now + checker.Time(simFound)})
@@ -574,7 +575,7 @@ func (m *member) failedSince(key string, since checker.Time) bool {
 	return slices.ContainsFunc(m.failed[key], func(at checker.Time) bool { return at > since })
 }
 
-// notef notes an event that is not judged, for the trace of a repeated schedule.
+// notef notes an event for the trace of a repeated schedule. No promise is judged by it.
 func (s *sim) notef(format string, args ...any) {
 	if s.traced {
 		s.rec.Note(fmt.Sprintf(format, args...))

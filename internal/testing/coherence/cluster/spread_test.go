@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// A tier that is spread over two servers, as a Redis Cluster is: lanes of odd numbers
-// are on the second. A position is not of one moment, and messages of the two
-// servers overtake each other.
+// A tier spread over two servers, as in a Redis Cluster: lanes with odd numbers are on
+// the second. A position is not of one moment, and messages of the two servers overtake
+// each other.
 
 // spreadPosition is a position of which the lanes in the second place were read
 // later than the others.

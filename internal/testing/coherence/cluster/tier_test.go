@@ -52,7 +52,7 @@ type simTier struct {
 	*simTierView
 	tier   simStore
 	schema uint64
-	// truth shows what the tier holds, at the very moment.
+	// truth shows the values of the tier, at the very moment.
 	truth simStore
 }
 
@@ -372,8 +372,8 @@ func (t *simTier) Extend(ctx context.Context, key string, fresh, left time.Durat
 }
 
 func (t *simTier) Release(ctx context.Context, key string, l remote.Lease) error {
-	// A caller that joins a load that has failed, while its lease is given back, gets
-	// the result of its other callers.
+	// A caller may join a failed load while its lease is given back. It gets the result
+	// of the other callers.
 	defer t.s.members[t.instance].fail(key)
 	return t.do(ctx, "Release", key, func(ctx context.Context) error { return t.tier.Release(ctx, key, l) })
 }
@@ -407,8 +407,8 @@ func (t *simTier) look(ctx context.Context, key string) {
 	t.held(at, []string{key}, held)
 }
 
-// held records values of the tier. The look is dated before it was taken: values
-// that had been dropped by then must be gone.
+// held records values of the tier. The answer is dated before the question: values
+// dropped by then must be gone.
 func (t *simTier) held(at checker.Time, keys []string, held []remote.Held) {
 	for i, h := range held {
 		if h.Data == nil {
@@ -552,7 +552,7 @@ func (t *simTierView) settle(ctx context.Context, key string, start checker.Time
 	if ctx.Value(sinceKey{}) != nil {
 		return
 	}
-	called := ctx.Value(fenceKey{}) != nil // else it is one that was pending
+	called := ctx.Value(fenceKey{}) != nil // else it is a retry of a pending drop
 	now := t.s.rec.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -567,7 +567,7 @@ func (t *simTierView) settle(ctx context.Context, key string, start checker.Time
 			t.pending[""] = pendingDrop{all.since, now}
 		}
 	case !called && err == nil:
-		since := start // a drop that is tried again is pending, whatever began it
+		since := start // a retried drop is pending, with or without a noted beginning
 		if was && p.last < start {
 			delete(t.pending, key)
 			since = p.since
@@ -576,7 +576,7 @@ func (t *simTierView) settle(ctx context.Context, key string, start checker.Time
 	}
 }
 
-// unsettled excuses loads because of drops that are pending to the end.
+// unsettled excuses loads because of drops still pending at the end.
 func (t *simTierView) unsettled() {
 	for key, p := range t.pending {
 		t.s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, Key: keyOf(key), From: p.since, To: checker.Never})
@@ -593,8 +593,8 @@ func keyOf(pending string) string {
 	return pending
 }
 
-// value is that of a version of key. In schedules with large values it is one that L2
-// need not send to an instance that has it.
+// value is the value of a version of key. In schedules with large values it is so large
+// that L2 need not send it to an instance that has it.
 func (s *sim) value(key string, version uint64) string {
 	v := key + ":" + strconv.FormatUint(version, 10)
 	if s.o.large {

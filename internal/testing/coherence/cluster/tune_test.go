@@ -17,7 +17,7 @@ func (m *member) stepTune(d *dice) bool {
 		return false
 	}
 	defer m.tuning.Unlock()
-	// It loads for itself meanwhile, and no other instance gets what it has loaded.
+	// It loads for itself meanwhile, and no other instance gets the loaded values.
 	began := m.s.rec.Now()
 	m.tune(true)
 	m.empty()

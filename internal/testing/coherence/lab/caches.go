@@ -40,12 +40,12 @@ const (
 	RemoteTimeout = 100 * time.Millisecond
 )
 
-// ExitGoroutine is what testing.T.FailNow does, in words that vet does not
-// take for unreachable code.
+// ExitGoroutine ends the goroutine, as testing.T.FailNow does. It is a function because
+// vet takes code after a plain Goexit for unreachable.
 func ExitGoroutine() { runtime.Goexit() }
 
-// SourceOf is what i says of the source of a value, without its times and the error that
-// it replaces.
+// SourceOf is i without its times and without the error that the value replaces. The
+// rest describes the source of the value.
 func SourceOf(i strata.Info) strata.Info {
 	i.Age, i.TTL, i.Err = 0, 0, nil
 	return i
@@ -85,7 +85,7 @@ func ManyKeys(n int) []string {
 	return keys
 }
 
-// MissALot makes a cache expect that L2 does not have what is asked for.
+// MissALot makes 200 misses, so that the cache expects L2 to have no values.
 func MissALot(t *testing.T, c *strata.Cache[string, int64]) {
 	t.Helper()
 	for i := range 200 {
@@ -97,7 +97,7 @@ func MissALot(t *testing.T, c *strata.Cache[string, int64]) {
 // changed by change. It is closed at the end of the test.
 func NewCache[K comparable, V any](t *testing.T, change ...func(*strata.Options[K, V])) *strata.Cache[K, V] {
 	t.Helper()
-	// Jitter and windows are left to the tests that are about them.
+	// Jitter and windows are off, for the sake of exact times. Tests about them set them.
 	o := strata.Options[K, V]{
 		Name: "test", TTL: time.Minute, Jitter: -1, RefreshAt: -1, NotFoundTTL: -1, ErrorTTL: -1,
 		Stale: strata.Stale{WhileRevalidate: -1, OnError: time.Hour},
@@ -113,7 +113,7 @@ func NewCache[K comparable, V any](t *testing.T, change ...func(*strata.Options[
 	return c
 }
 
-// MustGet returns what GetOrLoad of key brings, and fails the test on an error.
+// MustGet returns the value that GetOrLoad of key brings, and fails the test on an error.
 func MustGet(t *testing.T, c *strata.Cache[string, int64], key string, load strata.Loader[string, int64]) int64 {
 	t.Helper()
 	v, err := c.GetOrLoad(t.Context(), key, load)

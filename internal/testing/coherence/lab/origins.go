@@ -36,7 +36,7 @@ func Never(t *testing.T) strata.Loader[string, int64] {
 	}
 }
 
-// ErrDown is the error of an origin that is down.
+// ErrDown is the error of an unavailable origin.
 var ErrDown = errors.New("origin is down")
 
 // Fallible is an origin that can fail.
@@ -69,7 +69,7 @@ func DownLoad(context.Context, string) (int64, error) { return 0, ErrDown }
 // Origin is a source of versioned values that takes its time.
 type Origin struct {
 	Takes time.Duration
-	Loads atomic.Int64 // that have begun
+	Loads atomic.Int64 // begun, also running ones
 	Value atomic.Int64
 }
 
@@ -88,7 +88,7 @@ func (o *Origin) Load(ctx context.Context, _ string) (int64, error) {
 	}
 }
 
-// ManyOf makes load a ManyLoader. Keys that are not found are left out.
+// ManyOf makes load a ManyLoader. Keys without a value are left out.
 func ManyOf(load strata.Loader[string, int64]) strata.ManyLoader[string, int64] {
 	return func(ctx context.Context, keys []string) (map[string]int64, error) {
 		found := map[string]int64{}
@@ -121,5 +121,5 @@ func NotModified(takes time.Duration) strata.Loader[string, int64] {
 	}
 }
 
-// Unavailable is a Loader whose origin is down.
+// Unavailable is a Loader over an unavailable origin: it returns an error.
 func Unavailable(context.Context, string) (int64, error) { return 0, errors.New("down") }

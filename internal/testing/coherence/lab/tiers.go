@@ -21,8 +21,8 @@ type Patient struct {
 	Asked        atomic.Int64
 }
 
-// On returns t, as ill as p is. What a cache asks in the background does not
-// count.
+// On returns t with the illness of p. Questions that a cache asks in the background do
+// not count.
 func (p *Patient) On(t remote.Tier) remote.Tier {
 	return stratatest.FaultyTier(t, func(op, _ string) (time.Duration, error) {
 		if op != "Position" && op != "Changes" && op != "Probe" {
@@ -38,7 +38,7 @@ func (p *Patient) On(t remote.Tier) remote.Tier {
 	})
 }
 
-// IllInstance returns an instance whose L2 is ill.
+// IllInstance returns an instance with an ill L2.
 func IllInstance(t *testing.T, s *Shared, p *Patient, change ...func(*strata.Options[string, int64])) *strata.Cache[string, int64] {
 	t.Helper()
 	ill := func(o *strata.Options[string, int64]) { o.Remote.Tier = p.On(s.Tier) }
@@ -62,17 +62,17 @@ func CountCalls(t remote.Tier) (remote.Tier, func(op string) int64) {
 	}
 }
 
-// NewTagged returns what is shared, with a clock of tags that is running.
+// NewTagged returns a new Shared with a running clock of tags: one tag was dropped.
 func NewTagged(t *testing.T) *Shared {
 	s := NewShared()
 	Must(t, ViewOf(s).DropTags(t.Context(), []string{"first"}, false))
 	return s
 }
 
-// unrefreshing is a tier that grants no leases for values that are fresh.
+// unrefreshing is a tier that grants no leases for fresh values.
 type unrefreshing struct{ remote.Tier }
 
-// WithoutRefresh returns t without leases for values that are fresh.
+// WithoutRefresh returns t without leases for fresh values.
 func WithoutRefresh(t remote.Tier) remote.Tier { return unrefreshing{t} }
 
 // Unwrap returns the tier below.
@@ -133,8 +133,8 @@ func Stalling(t remote.Tier, operation string, d time.Duration, slow *atomic.Boo
 	})
 }
 
-// ViewOf is a view of the tier like those of the caches of NewCache, which no cache
-// uses.
+// ViewOf is a view of the tier for the test itself. It has the same namespace as the
+// caches of NewCache.
 func ViewOf(s *Shared) *stratatest.Tier {
 	return s.Tier.Bind(remote.Space{Name: "test"}).(*stratatest.Tier)
 }

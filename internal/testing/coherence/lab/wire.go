@@ -10,9 +10,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// Wire is an instance's way to a tier. An operation that is slow is carried out
-// after a while, also if its caller has given up by then, and answered after
-// another.
+// Wire is an instance's way to a tier. A slow operation is carried out after a while,
+// also if its caller has given up by then. It is answered after another while.
 type Wire struct {
 	*stratatest.Tier
 	slow *slowness

@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// tiers runs a test, in a bubble, on an instance without L2, on one with L2, and
-// on one whose L2 answers nothing.
+// tiers runs a test, in a bubble, on an instance without L2, on one with L2, and on one
+// with a silent L2.
 func tiers(t *testing.T, test func(t *testing.T, c *strata.Cache[string, int64]), change ...func(*strata.Options[string, int64])) {
 	t.Run("without L2", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { test(t, lab.NewCache(t, change...)) })
@@ -553,8 +553,8 @@ func TestLoaderThatAsksForItsOwnKeyWithAnotherContextEndsAtHardTimeout(t *testin
 	}
 }
 
-// TestPlainTimeoutDoesNotSpeakOfLoadersThatWaitForThemselves has callers whose
-// contexts can end, as those of requests do.
+// TestPlainTimeoutDoesNotSpeakOfLoadersThatWaitForThemselves has callers with contexts
+// that can end, as the contexts of requests do.
 func TestPlainTimeoutDoesNotSpeakOfLoadersThatWaitForThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache(t, limits(strata.Limits{HardTimeout: 10 * time.Second}))

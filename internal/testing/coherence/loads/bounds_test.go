@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// heap is what the heap holds.
+// heap is the number of bytes in use on the heap, after a collection.
 func heap() int {
 	runtime.GC()
 	var m runtime.MemStats

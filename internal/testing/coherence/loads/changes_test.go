@@ -173,12 +173,13 @@ func TestEachLoadThatReplacesAValueIsChangedOrUnchanged(t *testing.T) {
 	comparesLoads(t, 1, 2, onShared[int])
 }
 
-// TestValuesWithPointersAreComparedAsL2HasThem has values that are not ==: L2 has had each one before.
+// TestValuesWithPointersAreComparedAsL2HasThem has values that == does not compare: L2 has had each
+// one before.
 func TestValuesWithPointersAreComparedAsL2HasThem(t *testing.T) {
 	comparesLoads(t, []string{"a", "b"}, []string{"a", "c"}, onShared[[]string])
 	comparesLoads(t, []string{"a", "b"}, []string{"a", "c"}, func(o *strata.Options[string, []string]) {
 		onShared(o)
-		o.Memory.TTL = time.Second // the value before is that of L2
+		o.Memory.TTL = time.Second // the value before comes from L2
 		o.RefreshAt, o.Stale.WhileRevalidate = -1, time.Minute
 	}, "refreshed early", "of a batch, early")
 }
@@ -215,7 +216,8 @@ func TestValueOfL2ThatWasNotReadIsNotCompared(t *testing.T) {
 	})
 }
 
-// TestValueOfAnotherInstanceIsTheOneBefore has instances of which one loads what the other has stored.
+// TestValueOfAnotherInstanceIsTheOneBefore has two instances. One loads the value that the other
+// has stored.
 func TestValueOfAnotherInstanceIsTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()
@@ -252,7 +254,8 @@ func TestValueFromASnapshotIsTheOneBefore(t *testing.T) {
 	})
 }
 
-// TestValuesAreEncodedWithoutL2OnlyByACodecOfTheProgram counts loads of values that are not ==.
+// TestValuesAreEncodedWithoutL2OnlyByACodecOfTheProgram counts loads of values that == does not
+// compare.
 func TestValuesAreEncodedWithoutL2OnlyByACodecOfTheProgram(t *testing.T) {
 	for name, want := range map[string]uint64{"none": 0, "with a bus": 0, "a codec": 32} {
 		synctest.Test(t, func(t *testing.T) {
@@ -276,7 +279,7 @@ func TestValuesAreEncodedWithoutL2OnlyByACodecOfTheProgram(t *testing.T) {
 	}
 }
 
-// touchy is a value whose method panics.
+// touchy is a value with a panicking method.
 type touchy struct{ n int }
 
 func (t touchy) Equal(o touchy) bool {

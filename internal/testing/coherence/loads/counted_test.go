@@ -56,7 +56,7 @@ func TestTimeOutsOfL2AreApartFromErrors(t *testing.T) {
 		time.Sleep(time.Minute) // in the bubble
 		st := c.Stats()
 		n := results(st)
-		// The flight whose caller has left may ask once more.
+		// The flight may ask once more after its caller has left.
 		if late := st.L2.TimedOut; late < 2 || late > 3 || st.L2.Errors != late+n["drop error"] || n["get timeout"] != late || n["get error"] != 0 || n["drop error"] == 0 || n["drop timeout"] != 0 || n["get cancelled"] != 1 {
 			t.Errorf("%d errors, %d in time-outs, %v", st.L2.Errors, st.L2.TimedOut, n)
 		}
@@ -172,7 +172,8 @@ func TestAnswersOfNegativeEntriesAreApartFromStaleOnes(t *testing.T) {
 	})
 }
 
-// TestNegativeEntryOfL2IsAHitInL2 has an instance that reads what another one has found absent.
+// TestNegativeEntryOfL2IsAHitInL2 has an instance that reads a key which another one has found
+// absent.
 func TestNegativeEntryOfL2IsAHitInL2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()
@@ -287,7 +288,7 @@ func TestWaitForAnotherInstanceIsCountedOnceWhenItEnds(t *testing.T) {
 						t.Errorf("%v before the wait has ended", n)
 					}
 					calls.Wait()
-					synctest.Wait() // the flight of a caller that has left has ended
+					synctest.Wait() // the flight without a caller has ended
 					if n := leases(second); n != c.want {
 						t.Errorf("waits and wins %v, want %v", n, c.want)
 					}
@@ -340,8 +341,8 @@ func TestMessagesWithoutAnEffectAreUnreadable(t *testing.T) {
 	})
 }
 
-// TestReplacingAFreshValueIsNoWait has a value that L2 takes for fresh, and that has to be made stale
-// before there is a lease for it.
+// TestReplacingAFreshValueIsNoWait has a value that L2 takes for fresh. It must become stale before
+// L2 grants a lease for it.
 func TestReplacingAFreshValueIsNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

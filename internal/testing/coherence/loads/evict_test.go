@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/memory"
 )
 
-// left are the keys that have left L1, by the reason that a hook was told.
+// left are the keys gone from L1, by the reason that a hook was told.
 type left map[string][]string
 
 func (l left) hooks() *strata.Hooks {

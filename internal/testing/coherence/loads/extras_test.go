@@ -35,7 +35,7 @@ func extraCaches(t *testing.T, check func(t *testing.T, c *strata.Cache[int, int
 	})
 }
 
-// wantNoExtra checks that no read gets what was brought unasked.
+// wantNoExtra checks that no read gets the value of an extra key.
 func wantNoExtra(t *testing.T, c *strata.Cache[int, int], why string) {
 	t.Helper()
 	if v, ok := c.Get(t.Context(), 5); ok && v == 50 {

@@ -20,7 +20,7 @@ func gathers(o *someKeys) func(*strata.Options[string, int64]) {
 	}
 }
 
-// abc is an origin that has a, b and c.
+// abc is an origin with the keys a, b and c.
 func abc() *someKeys { return &someKeys{has: map[string]int64{"a": 1, "b": 2, "c": 3}} }
 
 // got is the answer of a GetOrLoad.
@@ -353,8 +353,8 @@ func TestGatheredLoadThatAsksForItsOwnKeyIsRefused(t *testing.T) {
 	})
 }
 
-// TestLoadsThatWaitForEachOtherThroughGatheredBatchesAreRefused has a load of a and b,
-// which go together, wait for that of c, which asks for b later.
+// TestLoadsThatWaitForEachOtherThroughGatheredBatchesAreRefused has a batch of a and b
+// wait for the load of c. The load of c asks for b later.
 func TestLoadsThatWaitForEachOtherThroughGatheredBatchesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *strata.Cache[string, int64]
@@ -430,7 +430,7 @@ func TestInvalidateDuringAGatheredLoadFencesItsKeyOnly(t *testing.T) {
 }
 
 // TestKeyThatIsDroppedWhileItsLoadWaitsIsAskedForOnce has a caller from before the drop
-// and one from after it, whose flights are in one batch.
+// and one from after it. Their flights are in one batch.
 func TestKeyThatIsDroppedWhileItsLoadWaitsIsAskedForOnce(t *testing.T) {
 	o := abc()
 	both(t, gathers(o), func(t *testing.T, c *strata.Cache[string, int64]) {
@@ -454,8 +454,8 @@ func TestKeyThatIsDroppedWhileItsLoadWaitsIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// TestInstancesLoadAGatheredKeyOnce has a load of another instance run for b: that is
-// waited for, and holds up no other key.
+// TestInstancesLoadAGatheredKeyOnce has a load of another instance run for b. The batch
+// waits for its value, and no other key is held up.
 func TestInstancesLoadAGatheredKeyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := lab.NewShared(), abc()

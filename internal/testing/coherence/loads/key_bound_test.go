@@ -135,8 +135,8 @@ func TestLongKeysThatABatchBringsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestMessagesOfKeysThatNoInstanceHasTakeNothing hears a hold on a key that is too
-// long for this instance.
+// TestMessagesOfKeysThatNoInstanceHasTakeNothing receives a hold on a key longer than
+// this instance permits.
 func TestMessagesOfKeysThatNoInstanceHasTakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

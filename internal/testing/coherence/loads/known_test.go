@@ -16,8 +16,9 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// weighed is a tier that counts the bytes of values, and how often it is told of values
-// that its caller has. With lie set it says that it holds those, whatever it holds.
+// weighed is a tier that counts the bytes of values, and how often its caller names a
+// value that the caller has. With lie set it claims to hold these values, whether it
+// does or not.
 type weighed struct {
 	remote.Tier
 	*scales
@@ -96,8 +97,8 @@ func (w ways) each(f func(*stratatest.Bus)) {
 	}
 }
 
-// tenth returns instances that have read the same large value, the scales of their tier, and
-// their buses.
+// tenth returns instances after they have read the same large value, the scales of their
+// tier, and their buses.
 func tenth(t *testing.T, change ...func(*text)) (all []*strata.Cache[string, string], w *scales, s *lab.Shared, buses ways) {
 	s = lab.NewShared()
 	all, w, buses = tenthOver(t, s, s.Tier, change...)
@@ -192,8 +193,8 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 	}
 }
 
-// readAll lets all instances read a value that has a new life, and fails if they move any
-// bytes, keep it for another time, or have loaded more often than once.
+// readAll lets all instances read a value with a new life. It fails if they move any
+// bytes, keep the value for another time, or load more than once.
 func readAll(t *testing.T, round int, all []*strata.Cache[string, string], w *scales, read func(*testing.T, *strata.Cache[string, string])) {
 	t.Helper()
 	gets := w.gets.Load()
@@ -253,7 +254,7 @@ func TestSuspectsAndRefreshesOfALargeValueMoveNoPayload(t *testing.T) {
 }
 
 // TestChangedValueIsReadWhateverTheInstanceHas replaces, drops or expires the value, by a
-// load or a Set, and reads it on instances that have the one before.
+// load or a Set, and reads it on instances with the value before.
 func TestChangedValueIsReadWhateverTheInstanceHas(t *testing.T) {
 	other := strings.Repeat("other", 2000)
 	load := func(context.Context, string) (string, error) { return other, nil }
@@ -304,8 +305,8 @@ func TestChangedValueIsReadWhateverTheInstanceHas(t *testing.T) {
 	}
 }
 
-// TestPayloadIsSentWhereItMustBe reads values that are small, have tags, or may have been
-// changed by callers.
+// TestPayloadIsSentWhereItMustBe reads small values, values with tags, and values that
+// callers may have changed.
 func TestPayloadIsSentWhereItMustBe(t *testing.T) {
 	for name, test := range map[string]struct {
 		value  string

@@ -164,8 +164,8 @@ func TestWritesAreKeptDuringAHoldThatL2HasToldOf(t *testing.T) {
 	}
 }
 
-// TestHoldThatL2HasToldOfDropsTheEntryHere has an entry that is older than the hold when a
-// refresh learns of it. The load of the refresh fails, or says that nothing was changed.
+// TestHoldThatL2HasToldOfDropsTheEntryHere has an entry older than the hold when a refresh
+// learns of the hold. The load of the refresh fails, or says that nothing was changed.
 func TestHoldThatL2HasToldOfDropsTheEntryHere(t *testing.T) {
 	for name, answer := range map[string]error{"fails": errors.New("lost"), "not modified": strata.ErrNotModified} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,9 @@ func (l *learner) refreshes(t *testing.T, answer error) {
 	}
 }
 
-// TestDropThatL2HasToldOfByARefusalDropsTheEntryHere has an entry whose refresh finds that
-// nothing was changed; L2 refuses that, since the key was dropped during the load.
+// TestDropThatL2HasToldOfByARefusalDropsTheEntryHere refreshes an entry, and the load
+// finds that nothing was changed. L2 refuses that, because the key was dropped during the
+// load.
 func TestDropThatL2HasToldOfByARefusalDropsTheEntryHere(t *testing.T) {
 	learners(t, func(t *testing.T, l *learner) {
 		lab.Must(t, l.Set(t.Context(), "k", 1))
@@ -241,7 +242,7 @@ func TestExpireThatL2HasToldARefreshMakesTheEntryStaleHere(t *testing.T) {
 }
 
 // TestSnapshotDoesNotRestoreAKeyOnAHoldThatL2HasToldOf takes the snapshot of an instance
-// that was never told of the hold, and has kept an extra key.
+// without news of the hold. It has kept an extra key.
 func TestSnapshotDoesNotRestoreAKeyOnAHoldThatL2HasToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

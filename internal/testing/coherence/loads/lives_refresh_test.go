@@ -167,7 +167,7 @@ func TestRefreshesBeyondMaxRefreshesAreLeftOutAndCounted(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		for range 3 { // those who were refreshed make room
+		for range 3 { // the refreshed entries make room
 			if _, err := c.GetOrLoad(t.Context(), keys-1, load); err != nil {
 				t.Fatal(err)
 			}

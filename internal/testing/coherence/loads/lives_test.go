@@ -62,8 +62,8 @@ func TestWindowForRevalidationEndsToTheNanosecond(t *testing.T) {
 	}
 }
 
-// staleUntil makes a cache hold a value that was loaded now and returns until
-// when that is served while loads fail.
+// staleUntil is a case of a value loaded now. want is the time for which the value is
+// served while loads fail.
 type staleUntil struct {
 	name    string
 	windows func(*strata.Options[string, int64])

@@ -55,7 +55,7 @@ func TestLoaderSetsHowLongItsValueIsFresh(t *testing.T) {
 }
 
 // TestNoStoreRemovesTheEntryOfL1 also checks that the lease is given back: no caller
-// waits for a value that is not stored.
+// waits in vain for a value to be stored.
 func TestNoStoreRemovesTheEntryOfL1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

@@ -44,14 +44,14 @@ func (o *someKeys) load(_ context.Context, keys []string) (map[string]int64, err
 	return found, nil
 }
 
-// change changes what the origin has.
+// change replaces the values and the error of the origin.
 func (o *someKeys) change(err error, has map[string]int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err, o.has = err, has
 }
 
-// asked returns what was asked for since the last call.
+// asked returns the keys asked for since the last call.
 func (o *someKeys) asked() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,7 +59,7 @@ func (o *someKeys) asked() string {
 	return fmt.Sprint(o.calls)
 }
 
-// getsMany checks what a GetMany brings.
+// getsMany checks the values that a GetMany brings.
 func getsMany(t *testing.T, c *strata.Cache[string, int64], o *someKeys, want map[string]int64, keys ...string) {
 	t.Helper()
 	got, err := c.GetMany(t.Context(), keys, o.load)
@@ -68,7 +68,7 @@ func getsMany(t *testing.T, c *strata.Cache[string, int64], o *someKeys, want ma
 	}
 }
 
-// both runs a test on a cache that is alone, and on one with an L2.
+// both runs a test on a cache alone, and on one with an L2.
 func both(t *testing.T, change func(*strata.Options[string, int64]), test func(t *testing.T, c *strata.Cache[string, int64])) {
 	t.Run("alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { test(t, lab.NewCache(t, change)) })

@@ -256,8 +256,8 @@ func TestManyLoaderThatAsksForItsOwnKeysIsRefused(t *testing.T) {
 	})
 }
 
-// TestLoadThatAsksForItsOwnKeyInABatchIsRefused: also when its right to store was
-// taken meanwhile, so that what it asks for would wait for its lease.
+// TestLoadThatAsksForItsOwnKeyInABatchIsRefused: also when its right to store was taken
+// meanwhile, so that its question would wait for its own lease.
 func TestLoadThatAsksForItsOwnKeyInABatchIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.Instance[int, int](t, lab.NewShared())

@@ -133,7 +133,7 @@ func TestGetManyAsksForTheTagsOfAllItsValuesAtOnce(t *testing.T) {
 		if want := map[string]int64{"a": 1, "b": 2, "c": 1, "d": 1, "plain": 1}; !maps.Equal(got, want) || err != nil || loaded != 1 {
 			t.Errorf("got %v, %v with %d loads; want %v and one load", got, err, loaded, want)
 		}
-		// One more question comes with the lease of the key whose tag was dropped.
+		// One more question comes with the lease of the key with the dropped tag.
 		if n := asked.Load(); n > 2 {
 			t.Errorf("asked %d times about tags, want one question for the values of all keys", n)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// missing is an origin that has no keys, and counts its calls.
+// missing is an origin without keys. It counts its calls.
 type missing struct{ asked atomic.Int64 }
 
 func (m *missing) load(context.Context, string) (int64, error) {

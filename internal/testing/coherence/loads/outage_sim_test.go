@@ -23,7 +23,7 @@ const (
 
 func outageKeys() int { return kit.Rounds(1000) }
 
-// outage is an origin that is down for a while, with its callers.
+// outage is an origin with its callers. It is down for a while.
 type outage struct {
 	busy
 	down     atomic.Bool

@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
-// ownWindows are those of the values in this file. The caches have longer ones.
+// ownWindows are the windows of the values in this file. The caches have longer ones.
 var ownWindows = strata.Stale{WhileRevalidate: 5 * time.Second, OnError: 20 * time.Second} // read-only
 
 // says is a Loader of a value that says its windows.
@@ -81,8 +81,8 @@ type ownRead struct {
 	move  func(t *testing.T, from *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64]
 }
 
-// ownReads are the instances that read what another has stored, read-only. opts are those
-// of the store.
+// ownReads are the places from which an instance reads the value, by name, read-only: its
+// own L1, L2, or a snapshot. opts are the options of the call that stores.
 var ownReads = map[string]ownRead{
 	"there":           {},
 	"there, no L2":    {alone: true},

@@ -213,7 +213,7 @@ func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
 	}
 }
 
-// TestEntryThatIsNeverReadIsNotRefreshed: one that was loaded, set or warmed and then never read
+// TestEntryThatIsNeverReadIsNotRefreshed: an entry loaded, set or warmed, and then never read,
 // ends with its TTL, with each policy, though it is among the hottest; a single read keeps it.
 func TestEntryThatIsNeverReadIsNotRefreshed(t *testing.T) {
 	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {

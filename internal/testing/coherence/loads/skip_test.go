@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
-// skips are the ways to ask for a load whatever is cached.
+// skips runs check for each way to ask for a load, cached value or not.
 func skips(t *testing.T, check func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption)) {
 	t.Run("option", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -309,8 +309,8 @@ func TestSkipReadOfAKeyOnHoldIsKeptNowhere(t *testing.T) {
 	})
 }
 
-// TestSkipReadsThatOverlapShareLoadsBegunAfterThem also shows that readers lose
-// nothing meanwhile: they are served what is held.
+// TestSkipReadsThatOverlapShareLoadsBegunAfterThem also shows that readers lose nothing
+// meanwhile: they get the cached value.
 func TestSkipReadsThatOverlapShareLoadsBegunAfterThem(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		s := lab.NewShared()
@@ -390,7 +390,7 @@ func TestSkipReadIsNotJoinedByTheNext(t *testing.T) {
 		synctest.Wait()
 		wg.Go(read(1, opts...))
 		wg.Go(func() {
-			if v := lab.MustGet(t, c, "k", o.Load); v != 0 { // a reader joins what runs
+			if v := lab.MustGet(t, c, "k", o.Load); v != 0 { // a reader joins the running load
 				t.Errorf("a reader got %d, want 0", v)
 			}
 		})
@@ -486,7 +486,7 @@ func TestLoadsThatWaitForEachOtherThroughASkipReadAreRefused(t *testing.T) {
 		if v != 1 || err != nil || !refused.Load() || time.Since(began) != time.Second {
 			t.Errorf("got %d, %v after %v, refused: %t", v, err, time.Since(began), refused.Load())
 		}
-		synctest.Wait() // what was refused is not loaded by and by
+		synctest.Wait() // a refused key is not loaded later, either
 	})
 }
 

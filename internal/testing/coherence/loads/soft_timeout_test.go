@@ -14,8 +14,8 @@ import (
 // softly makes callers with something stale wait for 100 ms.
 func softly(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = 100 * time.Millisecond }
 
-// staleInL2 returns an instance whose L2 holds zero for keys, which were expired
-// or are too old. L1 is empty.
+// staleInL2 returns an instance with an empty L1. L2 holds a stale zero for each key:
+// expired by a call, or past its TTL.
 func staleInL2(t *testing.T, expired bool, keys []string, change ...func(*strata.Options[string, int64])) *strata.Cache[string, int64] {
 	t.Helper()
 	s := lab.NewShared()

@@ -96,7 +96,7 @@ func TestOperationsOnL2AreTimedByResult(t *testing.T) {
 		if _, found := c.Get(gone, "other"); found {
 			t.Fatal("there is a value")
 		}
-		time.Sleep(time.Second) // in the bubble: the flight whose caller has left ends
+		time.Sleep(time.Second) // in the bubble: the flight without a caller ends
 		got := map[string]uint64{}
 		for _, op := range c.Stats().Operations {
 			got[op.Operation+" "+op.Result] += op.Latency.Count()
