@@ -99,7 +99,7 @@ func (t *table) print(out io.Writer) error {
 	return err
 }
 
-// differences returns the means of traces minus those of one policy.
+// differences returns the means of traces, each minus the mean of one policy.
 func (t *table) differences(at int) (all []row) {
 	for _, r := range t.traces {
 		d := row{name: r.name}

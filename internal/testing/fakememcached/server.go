@@ -194,8 +194,8 @@ func (s *Server) carryOut(ss *Session, c *meta.Command) {
 	}
 }
 
-// refuse answers a command that cannot be carried out. A value that is too large
-// removes the old one.
+// refuse answers a command that cannot be carried out. A too large value also removes
+// the old one, as in memcached.
 func (s *Server) refuse(ss *Session, c *meta.Command) {
 	if strings.HasPrefix(c.Refusal, "SERVER_ERROR") {
 		delete(s.items, string(c.Key))

@@ -20,7 +20,7 @@ type Cluster struct {
 
 	mu        sync.Mutex // guards below; never held over a lock of a server
 	owner     [slots.Count]int
-	going     map[int]int  // slots that are being moved, and their destinations
+	going     map[int]int  // slots on the move, and their destinations
 	primaryOf []int        // of each node; a primary is its own
 	hosts     []string     // host names of the nodes in replies
 	downs     map[int]bool // nodes that reply CLUSTERDOWN

@@ -24,7 +24,7 @@ type Watched struct {
 	roles []string   // of each server
 }
 
-// view is what a sentinel believes.
+// view is the knowledge of one sentinel: the primary and its epoch.
 type view struct {
 	primary string
 	epoch   int

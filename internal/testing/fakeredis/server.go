@@ -28,8 +28,8 @@ type Handler func(s *Session, args [][]byte)
 // Server is a model server. Its exported fields are set before the first Dial.
 type Server struct {
 	netsim.Host
-	// Old makes the server reply to HELLO with an error, like a server that has
-	// only RESP2.
+	// Old makes the server reply to HELLO with an error, like a server with RESP2
+	// alone.
 	Old bool
 	// Username and Password are required from clients if Password is set.
 	Username, Password string

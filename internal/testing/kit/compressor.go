@@ -43,7 +43,7 @@ func compress(t *testing.T, c codec.Compressor, text []byte) []byte {
 	return short
 }
 
-// checkRoom decompresses with a capacity that is just enough, more, and too small.
+// checkRoom decompresses into buffers with exactly enough room, with more, and with too little.
 func checkRoom(t *testing.T, c codec.Compressor, text, short []byte) {
 	t.Helper()
 	for _, more := range []int{0, 1, 5000} {
@@ -61,7 +61,7 @@ func checkRoom(t *testing.T, c codec.Compressor, text, short []byte) {
 	}
 }
 
-// checkDamage decompresses input that is cut, longer or damaged.
+// checkDamage decompresses cut, lengthened and damaged input.
 func checkDamage(t *testing.T, c codec.Compressor, text, short []byte) {
 	t.Helper()
 	step := max(1, len(short)/Rounds(60))

@@ -27,10 +27,10 @@ type Reader struct {
 	apart *exec.Cmd
 }
 
-// Follow does in order what the page says: it saves files, runs the commands of blocks of sh,
-// and compares output. The paragraph in front of a block is its meaning: "Save this as
-// `main.go`", "In one terminal", which leaves a command running, "In another terminal",
-// which waits for that, and "It prints".
+// Follow carries out the steps of a page in order: it saves files, runs the commands of
+// blocks of sh, and compares output. The paragraph in front of a block is its meaning: "Save
+// this as `main.go`", "In one terminal", which leaves a command running, "In another
+// terminal", which waits for that, and "It prints".
 func (r *Reader) Follow(t testing.TB, page string) {
 	t.Helper()
 	r.dir = t.TempDir()
@@ -90,8 +90,8 @@ func (r *Reader) run(t testing.TB, text string, again bool) {
 	}
 }
 
-// start builds the program of `go run .` and leaves it running. (A go command that is killed
-// would leave its program alive.)
+// start builds the program of `go run .` and leaves it running. (A killed go command would
+// leave its program alive.)
 func (r *Reader) start(t testing.TB, text string) {
 	t.Helper()
 	if strings.TrimSpace(text) != "go run ." {

@@ -28,8 +28,8 @@ func Ask(ctx context.Context, t remote.Tier, r remote.Request, d time.Duration) 
 	return acquired[0].Held, acquired[0].Lease, acquired[0].Err
 }
 
-// AcquireMany requests the leases of keys. The first error of a request is
-// that of the call.
+// AcquireMany requests the leases of keys. The first error of a request becomes the
+// error of the call.
 func AcquireMany(ctx context.Context, t remote.Tier, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 	acquired, err := t.Acquire(ctx, Requests(keys...), d)
 	if err != nil {

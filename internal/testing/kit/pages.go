@@ -115,7 +115,7 @@ func withoutComment(line string) string {
 }
 
 // Steps returns the words of each command of a line, without the quotes around them, without
-// redirections, and without variables that are set for a command.
+// redirections, and without variables set for a command.
 func Steps(line string) (steps [][]string) {
 	steps = [][]string{nil}
 	for _, m := range regexp.MustCompile(`'([^']*)'|"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {

@@ -44,7 +44,7 @@ func TestDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// failures is a test whose errors are what is wanted.
+// failures is a test.TB that collects errors, for a test that expects them.
 type failures struct {
 	testing.TB
 	texts []string

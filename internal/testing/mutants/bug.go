@@ -186,7 +186,7 @@ func (e edit) apply(root string, files map[string]string) error {
 	return nil
 }
 
-// sources returns the files of the package in dir that are no tests.
+// sources returns the files of the package in dir without its tests.
 func sources(root, dir string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	var all []string
@@ -221,8 +221,8 @@ func span(path, text, name string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// start returns the position of a declaration's comment, or the position of a
-// declaration that has none.
+// start returns the position of a declaration's comment, or the position of the
+// declaration if it has none.
 func start(d ast.Decl) token.Pos {
 	var doc *ast.CommentGroup
 	switch d := d.(type) {
@@ -276,7 +276,8 @@ func receiver(t ast.Expr) string {
 	return ""
 }
 
-// apply replaces the only place in lines that has the old lines.
+// apply replaces the old lines by the new ones. It returns an error unless lines has the old lines
+// in exactly one place.
 func (c change) apply(lines []string) ([]string, error) {
 	at := -1
 	for i := 0; i+len(c.old) <= len(lines); i++ {

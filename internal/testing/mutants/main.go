@@ -4,7 +4,7 @@
 // while other code changes, and when the function moves to another file.
 //
 //	mutants seed TREE FILE      seed the bug of a file into a tree, print the changed files
-//	mutants touch FILE...       print the bugs that edit one of these files, or whose test is beside it
+//	mutants touch FILE...       print the bugs that edit one of these files, or have a test beside it
 //
 // scripts/mutants calls it, and runs the tests.
 package main

@@ -59,8 +59,8 @@ func (c *Conn) Received() int {
 	return c.in.received
 }
 
-// Unread returns the number of bytes that have arrived and were not read. If
-// none can arrive any more, it returns the reason as an error.
+// Unread returns the number of arrived bytes before a Read has taken them. If none can
+// arrive any more, it returns the reason as an error.
 func (c *Conn) Unread() (int, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -278,7 +278,7 @@ func (h *half) tryWrite(p []byte, d *deadline) (n int, wait <-chan struct{}, err
 	return n, nil, nil
 }
 
-// deadline is a point in time with a channel that is closed at that time.
+// deadline is a point in time with a channel. The channel is closed at that time.
 type deadline struct {
 	mu    sync.Mutex // guards below
 	timer *time.Timer

@@ -54,7 +54,7 @@ func TestDeadlinesAreExact(t *testing.T) {
 		if n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != 1030*time.Millisecond {
 			t.Errorf("write: %d, %v after %v", n, err, time.Since(start))
 		}
-		// A deadline that is set during a Read applies to that Read too.
+		// A deadline set during a Read applies to this Read, too.
 		a.SetDeadline(time.Time{})
 		time.AfterFunc(time.Minute, func() { a.SetDeadline(time.Unix(1, 0)) })
 		if _, err = a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

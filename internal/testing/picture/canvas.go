@@ -59,7 +59,7 @@ const (
 // canvas collects the elements of a picture.
 type canvas struct {
 	text   strings.Builder
-	colour string // class of the panel that is drawn
+	colour string // class of the present panel
 }
 
 func (c *canvas) add(format string, args ...any) {

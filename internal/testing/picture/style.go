@@ -49,7 +49,7 @@ text.step { fill: #0d1117 }
 func style() string {
 	light := lightStyle + flow("hit", "#1a7f37") + flow("miss", "#0969da") + flow("drop", "#cf222e")
 	dark := darkStyle + flow("hit", "#3fb950") + flow("miss", "#4493f8") + flow("drop", "#f85149")
-	return light + "@media (prefers-color-scheme: dark) {" + dark + "}\n" //nolint:misspell // the name is that of CSS
+	return light + "@media (prefers-color-scheme: dark) {" + dark + "}\n" //nolint:misspell // the name is defined by CSS
 }
 
 func flow(name, colour string) string {

@@ -11,8 +11,8 @@ import (
 var code = regexp.MustCompile("`([^`]+)`") // read-only
 
 // TestCounterpartsOfOtherLibrariesAreCompiled compares the tables of
-// docs/guide/coming-from.md and docs/guide/coming-from-memory.md with the test that has
-// their code.
+// docs/guide/coming-from.md and docs/guide/coming-from-memory.md with the test of their
+// code.
 func TestCounterpartsOfOtherLibrariesAreCompiled(t *testing.T) {
 	const small = "| `Get` | `c.Get(k)`, `x = 1` |\n"
 	if errs := checkCounterparts(small, "v := c.Get(k)\nx = 1\n"); len(errs) > 0 {

@@ -25,7 +25,7 @@ var programs = map[string]func(c commandTree, at string, args []string) string{ 
 
 func noCheck(commandTree, string, []string) string { return "" }
 
-// commandTree is what commands may name.
+// commandTree has the things that commands may name.
 type commandTree struct {
 	exists  func(p string) bool
 	read    func(p string) string
@@ -137,7 +137,8 @@ func (c commandTree) check(p, at string, words []string) string {
 	return check(c, at, words[1:])
 }
 
-// find returns the first of the folders where a path of a command may begin that has it.
+// find returns the path p from the root of the repository. p may begin in the folder at, at the
+// root, or in the module of at. The first of them with such a path counts.
 func (c commandTree) find(at, p string) (string, bool) {
 	for _, base := range []string{at, ".", module(at + "/")} {
 		if full := path.Join(base, p); full == "." || c.exists(full) {

@@ -15,8 +15,8 @@ import (
 const modulePath = "github.com/strata-cache/strata"
 
 // room is a row of the table of wings: which wings, or single rooms of them, the code of
-// a wing may enter, and why. Its own rooms, and those of remote and codec, are open to
-// all.
+// a wing may enter, and why. Its own rooms, and the rooms of remote and codec, are open
+// to all.
 type room struct {
 	enter []string
 	why   string

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// checkDocs wants a comment that names what it describes on every exported
-// name outside tests and commands. One comment may stand for a group of
-// constants or variables.
+// checkDocs wants a comment on every exported name outside tests and commands. The
+// comment must have the name in it. One comment may stand for a group of constants or
+// variables.
 func checkDocs(files []source) (all []finding) {
 	for _, s := range files {
 		if s.test() || s.main() {
@@ -53,8 +53,8 @@ func undocumented(d ast.Decl) (names []*ast.Ident) {
 	return names
 }
 
-// documented reports whether n needs no comment or has one, which contains the
-// name if that is wanted.
+// documented reports whether n needs no comment, or has one. With named, the comment
+// must contain the name.
 func documented(n *ast.Ident, named bool, docs ...*ast.CommentGroup) bool {
 	if !n.IsExported() {
 		return true

@@ -22,7 +22,7 @@ const (
 // wide are structs that may have more fields: options and counters are lists.
 var wide = regexp.MustCompile(`^(Options|Limits|Stats|.*Stats|counts|Config|Info)$`) // read-only
 
-// riddle finds sentences whose subject nobody has named.
+// riddle finds words that stand in the place of a named subject.
 var riddle = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|what|whatever)\b`) // read-only
 
 func figureRules() []rule {

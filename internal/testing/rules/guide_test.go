@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// guide is what the pages of the guide are checked against.
+// guide has the pages of the guide, and the names and examples that they may refer to.
 type guide struct {
 	pages    map[string]string            // path to text
 	members  map[string]map[string]string // types of the root package, with the types of their fields
@@ -64,7 +64,7 @@ func readGuide(t *testing.T) *guide {
 	return g
 }
 
-// add adds what d declares to what may be named.
+// add adds the declarations of d to the names that pages may use.
 func (g *guide) add(d ast.Decl) {
 	if f, ok := d.(*ast.FuncDecl); ok {
 		if f.Recv == nil {
@@ -115,8 +115,8 @@ func (g *guide) of(name string) map[string]string {
 	return g.members[name]
 }
 
-// lacks reports whether dotted begins with a type whose members are known, and
-// then names one that it does not have.
+// lacks reports whether dotted begins with a type in members and continues with a
+// member that the type does not have.
 func (g *guide) lacks(dotted string) bool {
 	parts := strings.Split(dotted, ".")
 	for at := parts[0]; len(parts) > 1 && g.members[at] != nil; parts = parts[1:] {

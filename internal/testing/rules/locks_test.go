@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// lockRules keep a mutex in one place: a function whose doc says that a mutex is
-// held neither locks nor unlocks one. The function that locks also unlocks.
+// lockRules keep a mutex in one place: a function with "mu is held" in its doc neither
+// locks nor unlocks mu. The function that locks also unlocks.
 func lockRules() []rule {
 	return []rule{{
 		name:  "the caller's mutex",

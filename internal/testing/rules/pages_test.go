@@ -17,16 +17,17 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// Lines of documents, in a thousand, that may hold a word which stands for a
-// subject that is not named. Titles that are questions are not counted.
+// Lines of documents, in a thousand, that may hold a word in the place of a named
+// subject. Titles that are questions are not counted.
 const maxRiddlesOfDocuments = 15
 
 // The indexes. Each names all pages of the guide by their titles, and the
 // first one all files in docs.
 var indexes = []string{"docs/README.md", "docs/guide/README.md"} // read-only
 
-// Limits of pages that are read from begin to end. Words are those of wc -w. A long line is
-// no way to have fewer of them: rows of tables are longer, since a row is a line.
+// Limits of pages for reading from begin to end. Words are counted as by wc -w. The length
+// of lines is bounded, so that long lines do not evade the bound on their number. Rows of
+// tables may be longer, because a row is a line.
 const (
 	maxReadmeLines  = 150
 	maxPageWords    = 1200
@@ -297,7 +298,7 @@ func withoutCode(text string) string {
 	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
 }
 
-// TestReadmeWorksInAnEmptyDirectory does what a reader of the README does. Nothing is
+// TestReadmeWorksInAnEmptyDirectory follows the README as a reader would. Nothing is
 // downloaded: the root module depends on no other.
 func TestReadmeWorksInAnEmptyDirectory(t *testing.T) {
 	text := readText(t, "README.md")
@@ -391,8 +392,8 @@ func TestDocumentsNameTheirSubjects(t *testing.T) {
 	}
 }
 
-// documentRiddles counts the lines of a page, and those with a word that stands
-// for a subject. Titles that are questions are left out, also as texts of links.
+// documentRiddles counts the lines of a page, and the lines with a word in the place of
+// a subject. Titles that are questions are left out, also as texts of links.
 func documentRiddles(text string) (lines, riddles int) {
 	text = regexp.MustCompile(`\[[^]]*\?\]\(|(?m)^#.*\?$`).ReplaceAllString(text, "")
 	for line := range strings.Lines(text) {
@@ -464,7 +465,7 @@ func readPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// filesBelow returns the files below dir whose names end in ext.
+// filesBelow returns the files below dir with names that end in ext.
 func filesBelow(t *testing.T, dir, ext string) (files []string) {
 	t.Helper()
 	atRoot(t)

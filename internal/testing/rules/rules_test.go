@@ -19,15 +19,14 @@ import (
 // against the whole tree, nested modules included, and against small bad
 // examples, so that a rule which can no longer fail is noticed.
 
-// exceptions allow what a rule forbids: "rule: path" or "rule: path: name", as
-// the rule reports it, and why it has to be so. Keep it short.
+// exceptions are findings that a rule permits: "rule: path" or "rule: path: name", in
+// the words of the rule, with the reason. Keep the list short.
 var exceptions = map[string]string{ // read-only
 	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/wire/pool, fleet, pubsub, slots, resp and redistier",
 }
 
-// goroutines names every file that may start goroutines, and who owns them: the
-// owner's Close or end waits for them. Tests and the modules bench and test,
-// where goroutines are what is tried, need no entry.
+// goroutines names every file that may start goroutines, and their owner: the owner's
+// Close or end waits for them. Tests, and the modules bench and test, need no entry.
 var goroutines = map[string]string{ // read-only
 	"internal/observe/callback/callback.go": "callback.Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
 	"snapshot/warm.go":                      "reading.end, which waits for it",
@@ -78,8 +77,8 @@ func (s source) span(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// nestedModules are the folders with a go.mod of their own. They may require
-// what they need; the root module imports none of them.
+// nestedModules are the folders with a go.mod of their own. They may require other
+// modules. The root module imports none of them.
 func nestedModules() []string {
 	return []string{"cmd/strata", "contrib/goredis", "contrib/zstd", "otel", "prometheus", "bench", "test"}
 }
@@ -142,8 +141,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// readTree returns every Go file of the repository, which is parsed once. Rules do not
-// change what it holds.
+// readTree returns every Go file of the repository. Each is parsed once for all rules,
+// so that rules must not change the trees.
 func readTree(t *testing.T) []source {
 	t.Helper()
 	atRoot(t)
@@ -200,7 +199,7 @@ func parseFiles(files map[string]string) (all []source, err error) {
 	return all, nil
 }
 
-// byPackage groups the files that are no tests by folder.
+// byPackage groups the files by folder, without tests.
 func byPackage(files []source) map[string][]source {
 	m := map[string][]source{}
 	for _, s := range files {

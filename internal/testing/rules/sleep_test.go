@@ -49,10 +49,10 @@ func testRules() []rule {
 	}}
 }
 
-// checkZeroTimers finds timers of no duration whose channel is received from.
-// Such a timer has run out when a goroutine looks at it, and in a synctest
-// bubble two goroutines that look at such timers at once crash the race
-// detector (golang/go#78156).
+// checkZeroTimers finds timers without a duration, if the code receives from their
+// channel. Such a timer has run out when a goroutine looks at it, and in a synctest
+// bubble two goroutines that look at such timers at once crash the race detector
+// (golang/go#78156).
 func checkZeroTimers(files []source) (all []finding) {
 	for _, s := range files {
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -122,7 +122,7 @@ func contains(n ast.Node, pkg, name string) (found bool) {
 	return found
 }
 
-// opens reports whether n is a call whose arguments run in a bubble.
+// opens reports whether n is a call that runs its arguments in a bubble.
 func (b *bubbles) opens(n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -157,8 +157,8 @@ func (b *bubbles) sleeps(s source) (all []finding) {
 	return all
 }
 
-// outside calls f for every node of d that is not an argument of a call which
-// opens a bubble.
+// outside calls f for every node of d, except calls that open a bubble and their
+// arguments.
 func (b *bubbles) outside(d ast.Node, f func(ast.Node)) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		if n == nil {

@@ -75,7 +75,7 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	return c
 }
 
-// Client returns a client of the cluster that is closed when the test ends.
+// Client returns a client of the cluster, and closes it when the test ends.
 func (c *Cluster) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	return c.Nodes[0].Client(t, append([]func(*redis.Options){func(o *redis.Options) {
@@ -99,7 +99,7 @@ func (c *Cluster) Owner(at int, key string) int {
 			first, last, _ := strings.Cut(r, "-")
 			a, err := strconv.Atoi(first)
 			if err != nil {
-				continue // a slot that is being moved
+				continue // a slot on the move
 			}
 			b, err := strconv.Atoi(last)
 			if err != nil {
@@ -181,8 +181,8 @@ func (c *Cluster) Settled(shard int) (primary int, ok bool) {
 	return primary, true
 }
 
-// AwaitPrimary waits until all nodes but one name a primary of a shard that is not that one,
-// and returns it.
+// AwaitPrimary waits until all nodes except the node not name another primary for a shard
+// than this node. It returns the new primary.
 func (c *Cluster) AwaitPrimary(shard, not int) (is int) {
 	c.t.Helper()
 	c.await("another primary is named", func(i int) bool {
@@ -195,8 +195,8 @@ func (c *Cluster) AwaitPrimary(shard, not int) (is int) {
 	return is
 }
 
-// named returns the primary of a shard that a node names: the one with slots that is not
-// taken for dead. It returns -1 if the node names none, or does not answer.
+// named returns the primary of a shard that a node names: the one with slots that the
+// node does not take for dead. It returns -1 if the node names none, or does not answer.
 func (c *Cluster) named(at, shard int) (is int) {
 	text, err := c.ask(at, "CLUSTER", "NODES")
 	if err != nil {
@@ -230,8 +230,7 @@ func (c *Cluster) Replica(shard, primary int) int {
 	return shard + c.primaries
 }
 
-// Deafen keeps what is written to a node from now on from its replicas: they
-// are not served any more.
+// Deafen keeps later writes to a node from its replicas: it no longer serves them.
 func (c *Cluster) Deafen(i int) {
 	c.t.Helper()
 	c.must(i, "ACL", "SETUSER", "default", "-psync", "-sync")

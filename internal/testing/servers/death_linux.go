@@ -2,6 +2,6 @@ package servers
 
 import "syscall"
 
-// DieWithParent ends the process that is started with a even if this one is
-// killed.
+// DieWithParent makes the process started with a end together with this one, even if
+// this one is killed.
 func DieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

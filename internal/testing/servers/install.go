@@ -151,8 +151,8 @@ func unpack(home string) error {
 	return nil
 }
 
-// fetch fetches memcached and its libraries, with lists of packages apart from those of
-// the machine, and returns the files.
+// fetch fetches memcached and its libraries, and returns the files. Its lists of
+// packages are apart from the lists of the machine.
 func fetch(work string) (packages []string, err error) {
 	for _, dir := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {

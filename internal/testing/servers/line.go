@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Line is a dialer whose connections can be counted and cut. The zero Line is
-// ready for use; its methods are safe for concurrent use.
+// Line is a dialer that counts its connections and can cut them. The zero Line is ready
+// for use; its methods are safe for concurrent use.
 type Line struct {
 	// Dials counts connections, Writes the calls of Write on them, Sent and
 	// Received their bytes.

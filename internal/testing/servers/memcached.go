@@ -21,7 +21,7 @@ type MemcachedServer struct {
 	// Dir is a directory of its own, which is removed by Close.
 	Dir string
 
-	line []string // the program, and what comes before args
+	line []string // the program, and the words before args
 	args []string
 	port string
 	p    *Process

@@ -43,7 +43,7 @@ func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 	return &Memcached{s, t}
 }
 
-// Client returns a client that is closed when the test ends.
+// Client returns a client, and closes it when the test ends.
 func (m *Memcached) Client(t testing.TB, changes ...func(*memcached.Options)) *memcached.Client {
 	t.Helper()
 	c, err := m.Open(changes...)

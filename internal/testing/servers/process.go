@@ -1,8 +1,8 @@
 // Package servers starts real servers for tests and benchmarks, each as a
 // process of its own on a free loopback port, with its data in a temporary
-// directory. A server that is not installed is installed from the
-// distribution's packages if this process may do that; otherwise the error is
-// [ErrMissing], and a test fails: a test that was not run proves nothing.
+// directory. A missing server is installed from the distribution's packages if this
+// process may install them. Otherwise the error is [ErrMissing], and a test fails: a
+// skipped test proves nothing.
 package servers
 
 import (
@@ -27,7 +27,7 @@ type Process struct {
 	exited chan struct{} // closed when the process has ended and was waited for
 }
 
-// logBuffer keeps the beginning of what a server writes.
+// logBuffer keeps the beginning of the output of a server.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -62,7 +62,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Wait() // a killed process is what is wanted
+		_ = cmd.Wait() // the process was killed, so that an error is expected
 		close(p.exited)
 	}()
 	return p, nil
@@ -100,8 +100,8 @@ func (p *Process) Await(ready func() error) error {
 	}
 }
 
-// FreePort returns a loopback port that is free right now. Another process may
-// take it before it is used.
+// FreePort returns a loopback port, free at this moment. Another process may take it
+// before it is used.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *RedisServer) Restart() error {
 		return err
 	}
 	s.Kill()
-	dir, err := os.MkdirTemp(s.dir, "run-") // a server that is started again finds nothing
+	dir, err := os.MkdirTemp(s.dir, "run-") // a restarted server finds no data
 	if err != nil {
 		return err
 	}

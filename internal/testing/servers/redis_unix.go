@@ -32,7 +32,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	return &Redis{s, t}
 }
 
-// Client returns a client that is closed when the test ends.
+// Client returns a client, and closes it when the test ends.
 func (r *Redis) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	c, err := r.Open(changes...)

@@ -20,8 +20,8 @@ import (
 // A Server is a process of Prometheus.
 type Server struct{ url string }
 
-// short makes the rules of a file quick: alerts that are true for a second fire, a minute or two
-// in a condition is two seconds, and rules are evaluated as often as the server says.
+// short makes the rules of a file quick: an alert fires after one second, a minute or two in a
+// condition becomes two seconds, and rules are evaluated at the interval of the server.
 func short(rules []byte) []byte {
 	for _, r := range []struct{ old, quick string }{
 		{`(?m)^( +)for: .*$`, "${1}for: 1s"}, {`(?m)^ +interval: .*\n`, ""}, {`\[[12]m\]`, "[2s]"}, {`offset [12]m`, "offset 2s"},

@@ -42,7 +42,7 @@ type sentinel struct {
 }
 
 // StartWatched starts a primary with replicas, and three sentinels that watch them,
-// and waits until all know each other. Arguments are those of the servers.
+// and waits until all know each other. args are arguments of the servers.
 func StartWatched(t testing.TB, replicas int, args ...string) *Watched {
 	t.Helper()
 	w := &Watched{t: t}
@@ -109,13 +109,13 @@ func (w *Watched) ping(addr string) error {
 	return err
 }
 
-// Client returns a client of the primary that is closed when the test ends.
+// Client returns a client of the primary, and closes it when the test ends.
 func (w *Watched) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	return w.Servers[0].Client(t, append([]func(*redis.Options){w.Reach}, changes...)...)
 }
 
-// Reach makes options those of a client of the primary.
+// Reach sets the options that make a client find the primary through the sentinels.
 func (w *Watched) Reach(o *redis.Options) {
 	o.Sentinel.Primary, o.Addr, o.Addrs = PrimaryName, w.sentinels[0].addr, nil
 	for _, s := range w.sentinels[1:] {
@@ -135,8 +135,8 @@ func (w *Watched) Primary(sentinel int) int {
 	return -1
 }
 
-// AwaitPrimary waits until all sentinels that run name one primary that is not the
-// one given, and returns it.
+// AwaitPrimary waits until all given sentinels name one primary other than not, and
+// returns it.
 func (w *Watched) AwaitPrimary(not int, sentinels ...int) (is int) {
 	w.t.Helper()
 	w.await("sentinels name another primary", func() bool {
@@ -157,8 +157,8 @@ func (w *Watched) Failover() error {
 	return err
 }
 
-// Settled reports whether the first sentinel names a primary that has all its
-// replicas, and returns it.
+// Settled reports whether the first sentinel names a primary with all its replicas, and
+// returns it.
 func (w *Watched) Settled() (primary int, ok bool) {
 	w.t.Helper()
 	if primary = w.Primary(0); primary < 0 || w.master(w.sentinels[0].addr)["flags"] != "master" {
@@ -197,14 +197,14 @@ func (w *Watched) signal(i int, s syscall.Signal) {
 // KillSentinel ends a sentinel.
 func (w *Watched) KillSentinel(i int) { w.sentinels[i].p.Kill() }
 
-// Deafen keeps what is written to a server from now on from its replicas.
+// Deafen keeps later writes to a server from its replicas.
 func (w *Watched) Deafen(i int) {
 	w.t.Helper()
 	w.must(w.Servers[i].Addr, "ACL", "SETUSER", "default", "-psync", "-sync")
 	w.must(w.Servers[i].Addr, "CLIENT", "KILL", "TYPE", "replica")
 }
 
-// master is what a sentinel tells of the primary.
+// master has the fields that a sentinel reports about the primary.
 func (w *Watched) master(addr string) map[string]string {
 	w.t.Helper()
 	words := strings.Split(w.must(addr, "SENTINEL", "MASTER", PrimaryName), "\n")
@@ -239,7 +239,7 @@ func (w *Watched) ask(addr string, args ...any) (string, error) {
 	}
 	var words []string
 	for _, e := range reply.All() {
-		word, _ := e.String() // of elements that are no strings none is asked for
+		word, _ := e.String() // callers need the elements with strings only
 		words = append(words, word)
 	}
 	if len(words) > 0 {

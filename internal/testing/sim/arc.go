@@ -1,15 +1,15 @@
 package sim
 
 // ARC is the adaptive replacement cache (Megiddo, Modha: "ARC: a self-tuning, low
-// overhead replacement cache", FAST, 2003). It keeps the keys that were asked for once
-// apart from those asked for again, remembers as many evicted keys of both kinds as it
-// has entries, and moves the border between the kinds to where evicted keys return.
+// overhead replacement cache", FAST, 2003). It keeps the keys asked for once apart from
+// the keys asked for again, remembers as many evicted keys of both kinds as it has
+// entries, and moves the border between the kinds to where evicted keys return.
 type ARC struct {
 	slab     // entries, and evicted keys
 	at       []uint8
 	lists    [4]list // by the kinds below
 	capacity int
-	target   float64 // entries of arcOnce that are wanted
+	target   float64 // wanted number of entries of arcOnce
 }
 
 // Kinds of entries and evicted keys of ARC; T1, T2, B1 and B2 in the paper.
@@ -78,8 +78,7 @@ func (p *ARC) makeRoom() {
 	}
 }
 
-// replace evicts an entry of the kind that has more than its share, and remembers its
-// key.
+// replace evicts an entry of the kind with more than its share, and remembers its key.
 func (p *ARC) replace(forAgain bool) {
 	once := p.lists[arcOnce].n
 	if n := float64(once); once > 0 && (n > p.target || forAgain && n == p.target) {

@@ -152,7 +152,7 @@ func TestARCAgreesWithItsReference(t *testing.T) {
 	agree(t, func(c int) cache { return sim.NewARC(c) }, func(c int) cache { return &naiveARC{c: c} })
 }
 
-// naiveLIRS has a stack of all keys by last use, and says of each key what it is.
+// naiveLIRS has a stack of all keys by last use, and the kind of each key: hot, cold or ghost.
 type naiveLIRS struct {
 	capacity            int
 	stack, cold, ghosts queue
@@ -195,7 +195,7 @@ func (p *naiveLIRS) evict() {
 	}
 }
 
-// prune removes what is below the hot key that was used longest ago.
+// prune removes the keys below the hot key with the oldest last use.
 func (p *naiveLIRS) prune() {
 	for len(p.stack) > 0 && !p.hot[p.stack[0]] {
 		p.ghosts.cut(p.stack.pop())

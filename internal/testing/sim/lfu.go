@@ -58,7 +58,7 @@ func (p *LFU) evict() {
 	}
 }
 
-// sink moves the entry at a place of the heap below those that are evicted earlier.
+// sink moves the entry at a place of the heap below the entries to evict earlier.
 func (p *LFU) sink(at int) {
 	i := p.heap[at]
 	for {
@@ -78,7 +78,7 @@ func (p *LFU) sink(at int) {
 	p.put(at, i)
 }
 
-// rise moves the entry at a place of the heap above those that are evicted later.
+// rise moves the entry at a place of the heap above the entries to evict later.
 func (p *LFU) rise(at int) {
 	i := p.heap[at]
 	for at > 0 && p.uses[i].before(p.uses[p.heap[(at-1)/2]]) {

@@ -2,7 +2,7 @@ package sim
 
 // Constants of LIRS.
 const (
-	lirsCold   = 1 // percent of the capacity: entries that are not of low recency
+	lirsCold   = 1 // percent of the capacity for cold entries: they have no low recency between two uses
 	lirsGhosts = 2 // evicted keys in the stack at most, per entry of the cache
 )
 
@@ -17,7 +17,7 @@ type LIRS struct {
 	state    []uint8
 	inStack  []bool
 	stack    list // of all states, by last use; its front is hot
-	cold     list // entries that are evicted next, in this order
+	cold     list // the next entries to evict, in this order
 	ghosts   list // evicted keys in the stack, by eviction
 	hot      int
 	capacity int
@@ -73,7 +73,7 @@ func (p *LIRS) useCold(i uint32) {
 	p.cold.moveToBack(i)
 }
 
-// insert puts in a key that was evicted or is unknown.
+// insert puts in an evicted or unknown key.
 func (p *LIRS) insert(key uint64) {
 	if p.Len() == p.capacity {
 		p.evict()
@@ -107,8 +107,8 @@ func (p *LIRS) evict() {
 	}
 }
 
-// makeHot makes a key hot that is in no other list than the stack, and the hot entry
-// with the oldest last use cold if there are too many.
+// makeHot makes a key hot. The key must be in no other list than the stack. If there
+// are too many hot entries, the one with the oldest last use becomes cold.
 func (p *LIRS) makeHot(i uint32) {
 	p.toTop(i)
 	p.state[i] = lirsHotEntry
@@ -125,7 +125,7 @@ func (p *LIRS) makeHot(i uint32) {
 	p.prune()
 }
 
-// prune removes keys from the bottom of the stack until that is hot.
+// prune removes keys from the bottom of the stack until a hot key is at the bottom.
 func (p *LIRS) prune() {
 	for p.stack.n > 0 {
 		i := p.stack.front

@@ -90,8 +90,8 @@ func Shift(n, period int, seed uint64) iter.Seq[uint64] {
 	}
 }
 
-// Phases asks without end for the given number of keys of each trace in turn, the
-// keys of each made distinct from those of the others.
+// Phases asks without end for the given number of keys of each trace in turn, the keys
+// of each made distinct from the keys of the others.
 func Phases(each int, traces ...iter.Seq[uint64]) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		var pulls []func() (uint64, bool)

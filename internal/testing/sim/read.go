@@ -25,7 +25,7 @@ const MaxRequests = 64 << 20
 var (
 	// ErrTooLong is returned for a trace of more than MaxRequests.
 	ErrTooLong = errors.New("trace: too many requests")
-	// ErrMalformed is returned for bytes that are not gzip, or not gzip of whole keys.
+	// ErrMalformed is returned for bytes in another form than gzip, or for gzip of incomplete keys.
 	ErrMalformed = errors.New("trace: malformed")
 	// ErrNoTraces is returned for a folder without traces.
 	ErrNoTraces = errors.New("trace: no files *" + Suffix)
@@ -82,7 +82,7 @@ func ReadFile(path string, limit int) ([]uint64, error) {
 	return keys, nil
 }
 
-// Files returns the traces in a folder: the files whose names end in Suffix, sorted.
+// Files returns the traces in a folder: the files with names that end in Suffix, sorted.
 func Files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -101,5 +101,5 @@ func Files(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// Name returns the name of the trace in a file: that of the file without Suffix.
+// Name returns the name of the trace in a file: the name of the file without Suffix.
 func Name(path string) string { return strings.TrimSuffix(filepath.Base(path), Suffix) }

@@ -115,8 +115,8 @@ func naiveLFU(capacity int, forgets bool) *naive {
 	}
 }
 
-// TestClockAgreesWithItsReference has a reference that moves what the hand passes to
-// the back of a queue.
+// TestClockAgreesWithItsReference has a reference with a queue: each entry that the
+// hand passes goes to the back.
 func TestClockAgreesWithItsReference(t *testing.T) {
 	agree(t, func(c int) cache { return sim.NewClock(c) }, func(c int) cache {
 		counts := map[uint64]int{}

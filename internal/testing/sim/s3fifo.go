@@ -67,8 +67,8 @@ func (p *S3FIFO) evict() {
 	}
 }
 
-// evictSmall evicts the first entry of the small queue that is not proven. It moves
-// those before it to main.
+// evictSmall evicts the first unproven entry of the small queue. It moves the entries
+// before it to main.
 func (p *S3FIFO) evictSmall() {
 	for p.small.n > 0 {
 		i := p.small.popFront()

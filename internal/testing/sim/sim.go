@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/evict"
 )
 
-// Policy is a cache of keys that decides what it evicts. Policies are for one
+// Policy is a cache of keys that chooses the keys to evict. Policies are for one
 // goroutine.
 type Policy interface {
 	// Access asks for key, reports whether the cache held it, and puts it in if not.
@@ -109,8 +109,8 @@ var (
 )
 
 // New returns an empty cache with the named policy for capacity entries. Only
-// "belady" looks at the trace. A name that is not one of Names and a capacity below 1
-// are errors.
+// "belady" looks at the trace. A name missing from Names and a capacity below 1 are
+// errors.
 func New(name string, capacity int, t *Trace) (Policy, error) {
 	if capacity < 1 {
 		return nil, fmt.Errorf("%w: %d", errCapacity, capacity)
@@ -131,8 +131,8 @@ type Cell struct {
 }
 
 // RunAll runs all cells, GOMAXPROCS of them at a time, and returns their results in
-// the order of cells. The longest traces are run first. The error is that of the
-// first cell that New refuses.
+// the order of cells. The longest traces are run first. The error is the error of New
+// for the first cell that it refuses.
 func RunAll(cells []Cell) ([]Result, error) {
 	results, errs := make([]Result, len(cells)), make([]error, len(cells))
 	order := longestFirst(cells)

@@ -38,7 +38,7 @@ func ratio(t *testing.T, name string, capacity int, tr *sim.Trace) float64 {
 	return sim.Run(p, tr.Keys).Ratio()
 }
 
-// sized is what every simulated policy has beside Access.
+// sized has the method that every simulated policy has beside Access.
 type sized interface {
 	sim.Policy
 	Len() int

@@ -66,7 +66,7 @@ type list struct {
 
 func newList(links []link) list { return list{links: links, front: none, back: none} }
 
-// pushBack appends an entry that is in no list.
+// pushBack appends an entry. The entry must be in no list.
 func (l *list) pushBack(i uint32) {
 	l.links[i] = link{prev: l.back, next: none}
 	if l.back == none {
