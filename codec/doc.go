@@ -26,9 +26,10 @@
 //
 // Append refuses a value that Decode would return as another one, or not at all: such a
 // value is served, and every instance loads it. The documentation of each codec says which
-// values these are. It does not refuse the loss of fields that the type announces, which
-// [Lossy] names, nor a nil slice or map that becomes an empty one, or the reverse. A type
-// that encodes itself is compared by its method Equal or Cmp, or by its fields.
+// values these are. It accepts two kinds of changes: the loss of fields that the type
+// announces (see [Lossy]), and a nil slice or map that becomes an empty one, or the
+// reverse. A type that encodes itself is compared by its method Equal or Cmp, or by its
+// fields.
 //
 // # Input is not trusted
 //

@@ -85,7 +85,8 @@ func (f *jsonForm) append(dst []byte, pointer any) ([]byte, error) {
 	return out, nil
 }
 
-// spoilt returns why an encoded value is not that behind pointer, or cannot be decoded.
+// spoilt returns the reason why data does not decode to the value behind pointer, and "" if it
+// does.
 func (f *jsonForm) spoilt(data []byte, pointer any) (why string) {
 	switch {
 	case (f.values.Open || f.values.Self) && jsonDepth(data) > jsonMostDepth:

@@ -25,8 +25,8 @@ type Source interface {
 // cache. The caches may be closed, before or after.
 //
 // Each cache is an attribute, so names must differ. Two caches of one name, no cache at all, and
-// a nil cache are errors, and then nothing is registered. Caches of one name in two calls take
-// turns under it, which nothing notices.
+// a nil cache are errors, and then nothing is registered. Caches of one name in two calls are
+// not noticed: their numbers take turns under this name.
 func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregister func() error, err error) {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -70,7 +70,7 @@ func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregiste
 	return handle.Unregister, nil
 }
 
-// newInstruments returns one for each family, in order.
+// newInstruments returns one instrument for each family, in the order of families.
 func newInstruments(meter metric.Meter, all []family) (instruments []metric.Observable, err error) {
 	for _, f := range all {
 		var i metric.Observable
@@ -115,7 +115,7 @@ type observed struct {
 	attributes metric.ObserveOption
 }
 
-// newObserver returns one for a cache. The name and the parts of a cache do not change.
+// newObserver returns the observer of a cache. The name and the parts of a cache do not change.
 func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
 	o := &observer{source: source}
 	s := source.Stats()

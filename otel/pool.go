@@ -28,7 +28,7 @@ type PoolStats = struct {
 //	strataotel.RegisterPool(nil, "memcached", client.PoolStats)
 //
 // db.client.connection.count, .pending_requests and .timeouts are metrics of the conventions of
-// OpenTelemetry. These have no metrics for the others, of which the names begin alike.
+// OpenTelemetry. The conventions have no metrics like the others. Their names begin alike.
 func RegisterPool[S ~PoolStats](provider metric.MeterProvider, pool string, stats func() S) (unregister func() error, err error) {
 	if stats == nil {
 		return nil, errors.New("strataotel: RegisterPool was given no function")

@@ -28,10 +28,10 @@ type Collector struct {
 // NewCollector returns a collector of the numbers of caches. They may be closed, before or
 // after.
 //
-// Each cache is a label, so the caches of a registry must have names that differ. Two caches
-// of one name in one collector, no cache at all, and a nil cache are errors that Register of
-// the registry returns, and so is a name that another collector of the registry has. A cache
-// that comes later gets a collector of its own.
+// Each cache is a label, so the caches of a registry must have different names. Register of
+// the registry returns an error for two caches of one name, for no cache, for a nil cache,
+// and for a name in another collector of the registry. A cache made later gets a collector
+// of its own.
 func NewCollector(caches ...Source) *Collector {
 	c := &Collector{}
 	if len(caches) == 0 {

@@ -83,10 +83,10 @@ func ofSizes(h *strata.SizeHistogram, b bounds) metric {
 	return metric{counts: doubling(h.Buckets[:], 0, float64(h.Sum), b)}
 }
 
-// doubling returns a histogram of which bucket i ends at 2^(lowest+i), which belongs to it.
-// It is a native histogram with all of them, and a classic one with the bounds b. Of the native
-// one the lowest bucket is the zero bucket, and the last one, which has no end in strata, ends
-// at 2^(lowest+i), too.
+// doubling returns a histogram. Its bucket i ends at 2^(lowest+i), and includes this bound. It
+// is a native histogram with all buckets, and a classic one with the bounds b. In the native
+// one, the lowest bucket is the zero bucket. The last one has no end in strata; here it ends at
+// 2^(lowest+i), too.
 func doubling(buckets []uint64, lowest int, sum float64, b bounds) *dto.Histogram {
 	h := &dto.Histogram{
 		SampleSum: &sum, SampleCount: new(uint64(0)),

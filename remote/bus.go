@@ -69,8 +69,8 @@ const (
 // Message announces a change in the tier.
 type Message struct {
 	Name string
-	// Kind is one of those above. A Bus that cannot read a message delivers one with another
-	// Kind, such as zero, which the follower counts.
+	// Kind is one of the kinds above. In place of a message that it cannot read, a Bus
+	// delivers one with another Kind, such as zero. The follower counts it.
 	Kind Kind
 	// From is the instance that caused the change.
 	From uint64

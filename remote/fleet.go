@@ -70,10 +70,10 @@ func (e *NotToldError) Unwrap() error { return e.Err }
 
 // KeyErrors is the error of a call for several keys of which at least one has succeeded
 // and at least one has failed. Error i belongs to argument i, and is nil if the call has
-// succeeded for that.
+// succeeded for that argument.
 type KeyErrors []error
 
-// Error tells how many have failed, and the first error.
+// Error gives the number of failures, and the first error.
 func (e KeyErrors) Error() string {
 	n := 0
 	for _, err := range e {
@@ -111,7 +111,7 @@ func JoinKeys(errs []error) error {
 	return errors.Join(distinct...)
 }
 
-// same reports whether two errors say the same of the same server.
+// same reports whether two errors have the same text: the same failure of the same server.
 func same(a, b error) bool { return a.Error() == b.Error() }
 
 // ErrorOf returns the error for argument i of a call, and nil if there is none. err is the error of

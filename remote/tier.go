@@ -62,9 +62,9 @@ type Tier interface {
 	// request after the deadline of ctx: the caller has left, and other instances
 	// would wait for the lease in vain.
 	//
-	// An error concerns all requests. If only some fail, as those to one server
-	// of several, Acquire reports that in their results. With an error for all, the
-	// leases granted to the other requests would be lost.
+	// An error concerns all requests. If only some requests fail, such as the requests
+	// to one server of several, Acquire reports that in their results. With an error
+	// for all, the leases granted to the other requests would be lost.
 	Acquire(ctx context.Context, r []Request, d time.Duration) ([]Acquired, error)
 
 	// Put stores values, each under a lease, or under a token from Drop. It
@@ -119,8 +119,9 @@ type Reader interface {
 	// neither dst nor Data after the call. The call ends when ctx ends, or after the
 	// timeout. A timeout of zero means none.
 	Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (Held, error)
-	// Self returns the receiver. A Tier that embeds a Reader has its methods, too, and
-	// is no Reader by that: its Get may do more.
+	// Self returns the receiver. A Tier that embeds a Reader has its methods, too, but
+	// must not count as one: its Get may do more. Its Self returns the embedded Reader,
+	// which shows the difference.
 	Self() Tier
 }
 
@@ -293,15 +294,15 @@ type Tagger interface {
 }
 
 // Tag is the state of a tag in a [Tagger]: the clock at its last hard drop, and
-// at its last soft drop. Zero means never. An entry is absent if Dropped is
-// greater than the clock of its load, and stale if Expired is.
+// at its last soft drop. Zero means never. An entry is absent if Dropped is greater
+// than the clock of its load, and stale if Expired is greater.
 type Tag struct {
 	Dropped, Expired uint64
 }
 
-// Announcer is a Tier that counts its drops, can return the position that they
-// have come to, and can announce them on the bus. By the position an instance
-// that may have missed messages finds the lanes with missed drops.
+// Announcer is a Tier that counts its drops, can return the [Position] after them, and
+// can announce them on the bus. By the position an instance that may have missed
+// messages finds the lanes with missed drops.
 //
 // Without it, the cache publishes its drops on the bus itself, a moment after
 // the tier has confirmed them; an instance that may have missed messages
@@ -363,7 +364,7 @@ type Mover interface {
 // Prober is a Tier that can report the condition of its store.
 //
 // Without it, the log says nothing about settings of the server that weaken the
-// promises of a cache, and the count of unreadable values holds only those that
+// promises of a cache, and the count of unreadable values holds only the values that
 // the cache itself could not open.
 type Prober interface {
 	// Probe looks for properties of the store that weaken the promises of a

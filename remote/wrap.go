@@ -20,9 +20,9 @@ import "reflect"
 //
 //	As(target any) bool
 //
-// as errors have it for [errors.As]. target is a pointer to the interface that
-// is looked for, such as *Tagger. As sets it and returns true, or returns false,
-// and then the Tier inside is asked.
+// as errors have it for [errors.As]. target is a pointer to the wanted interface, such
+// as *Tagger. As sets it and returns true, or returns false, and then the Tier inside
+// is asked.
 type Wrapper interface {
 	Tier
 	// Unwrap returns the Tier inside.
@@ -52,8 +52,8 @@ func As[T any](t Tier) (ability T, ok bool) {
 	return ability, false
 }
 
-// Bind returns the view of t that belongs to s, in the same wrappers as t. It
-// returns t itself, and false, if t is no [Binder], nor any Tier inside it.
+// Bind returns the view of t that belongs to s, in the same wrappers as t. If neither t
+// nor a Tier inside it is a [Binder], it returns t itself, and false.
 func Bind(t Tier, s Space) (view Tier, ok bool) {
 	switch t := t.(type) {
 	case Binder:

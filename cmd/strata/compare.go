@@ -138,8 +138,8 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 	}}, nil
 }
 
-// prepare puts the service into the state for the beginning of a phase. The report is that
-// of the start of a new instance.
+// prepare puts the service into the state for the beginning of a phase. The report is
+// about the start of a new instance.
 func (c *comparison) prepare(e *environment, p phase) (r snapshot.Report, err error) {
 	if err := c.service.SetMode(p.mode()); err != nil {
 		return r, err

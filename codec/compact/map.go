@@ -114,7 +114,7 @@ func (m *mapping) decodeEntry(d *decoder, x *entry) {
 	}
 }
 
-// form is how keys or elements of one type are written and read.
+// form has the functions that write and read the keys or elements of one type.
 type form[T any] struct {
 	put func(b []byte, v T) []byte
 	get func(d *decoder) T
@@ -147,7 +147,7 @@ func (m *mapping) plain(n *node) bool {
 		plainMap(n, m, ints, texts) || plainMap(n, m, longs, texts)
 }
 
-// plainMap does it for one type of keys and elements.
+// plainMap is plain for one pair of types of keys and elements.
 func plainMap[K comparable, V any](n *node, m *mapping, key form[K], elem form[V]) bool {
 	if !m.of.ConvertibleTo(reflect.TypeFor[map[K]V]()) {
 		return false

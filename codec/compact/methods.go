@@ -16,13 +16,14 @@ type binaryMethods interface {
 	encoding.BinaryUnmarshaler
 }
 
-// gobMethods are those for encoding/gob, which is not imported.
+// gobMethods are the methods for encoding/gob. This package does not import it, so that programs
+// need not link it.
 type gobMethods interface {
 	GobEncode() ([]byte, error)
 	GobDecode(data []byte) error
 }
 
-// methods are how a type encodes itself.
+// methods are the methods by which a type encodes itself.
 type methods struct {
 	all    reflect.Type // an interface
 	put    func(v any) ([]byte, error)

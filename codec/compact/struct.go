@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// field is one of a struct.
+// field is an encoded field of a struct, with its offset in bytes.
 type field struct {
 	*node
 	offset uintptr

@@ -12,9 +12,10 @@
 //
 // An encoder and a decoder of encoding/gob for each value take 7 and 12 times as long as
 // one of each for a stream of values, because they describe the type again. This package
-// keeps them, and takes about one and a half times as long as the stream; but a value with
-// an interface has the full cost, of both for an Append. Package codec/compact encodes in a tenth of the time of
-// this one and decodes in a third, and refuses interfaces. (The table is in bench/README.md.)
+// keeps them, and takes about one and a half times as long as the stream. A value with an interface
+// has the full cost, and its Append has the cost of an encoder and of a decoder. Package
+// codec/compact encodes in a tenth of the time of this one and decodes in a third, and refuses
+// interfaces. (The table is in bench/README.md.)
 //
 // # Limits of gob
 //

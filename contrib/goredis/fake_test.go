@@ -67,7 +67,7 @@ func bind(t *testing.T, rdb *redis.Client) *goredis.Tier {
 	return tier.Bind(remote.Space{Name: "n", Schema: 1, Instance: 1}).(*goredis.Tier)
 }
 
-// goroutines counts those with this text in their stacks.
+// goroutines counts the goroutines with this text in their stacks.
 func goroutines(text string) int {
 	stacks := make([]byte, 1<<20)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(text))

@@ -37,9 +37,9 @@ import (
 // package remote describes; the doc of the Tier of strata's package redis lists the
 // cost of each method. Make it with [NewTier].
 //
-// An error reply of the server is a [redis.Error] in the chain of the error that
-// is returned. The Tier works without scripts on a server that does not permit
-// them; see [Tier.Probe]. Values that it cannot read are absent and counted.
+// An error reply of the server is a [redis.Error] in the chain of the returned error.
+// The Tier works without scripts on a server that does not permit them; see
+// [Tier.Probe]. Values that it cannot read are absent and counted.
 type Tier struct {
 	*base
 	srv *server
@@ -84,10 +84,10 @@ func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t
 // Health is for package strata: the health of the server, for all caches of the Tier.
 func (t *Tier) Health() *logthrottle.Servers { return t.srv.health }
 
-// Probe looks for properties that weaken the promises of a cache: scripts that
-// are not permitted, memory that may be taken from fences, a server that does
-// not name itself, a client with unseen new connections. It also makes the Tier
-// use scripts again if they are permitted by now.
+// Probe looks for properties that weaken the promises of a cache: forbidden scripts,
+// memory that may be taken from fences, a server that does not name itself, a client
+// with unseen new connections. It also makes the Tier use scripts again if they are
+// permitted by now.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	warnings, err = t.base.Probe(ctx)
 	if err == nil && t.srv.blind() {

@@ -1,5 +1,5 @@
-// Package zstd is the format Zstandard for [codec.Compressed]: smaller values than those
-// of package codec/flate, in less time.
+// Package zstd is the format Zstandard for [codec.Compressed]: smaller values than
+// package codec/flate makes, in less time.
 package zstd
 
 import (

@@ -43,8 +43,8 @@ type Producer struct {
 	err    error
 }
 
-// New returns a Producer for caches. Two caches of one name, no cache at all, and a nil cache
-// are errors of all collections, which have the histograms of the others nevertheless.
+// New returns a Producer for caches. Duplicate names, a nil cache or no cache make every
+// collection return an error, beside the histograms of the valid caches.
 func New(caches ...Source) *Producer {
 	p := &Producer{begun: time.Now()}
 	if len(caches) == 0 {
@@ -137,8 +137,8 @@ func sizes(h *strata.SizeHistogram) metricdata.ExponentialHistogramDataPoint[flo
 	return doubling(h.Buckets[:], 0, float64(h.Sum))
 }
 
-// doubling returns a histogram of which bucket i ends at 2^(lowest+i), which belongs to it. The
-// lowest bucket is the one around zero, and the last one, which has no end in strata, ends at
+// doubling returns a histogram. Its bucket i ends at 2^(lowest+i), and includes this bound. The
+// lowest bucket is the one around zero. The last one has no end in strata; here it ends at
 // 2^(lowest+i), too.
 func doubling(buckets []uint64, lowest int32, sum float64) metricdata.ExponentialHistogramDataPoint[float64] {
 	h := metricdata.ExponentialHistogramDataPoint[float64]{Sum: sum, ZeroCount: buckets[0], ZeroThreshold: math.Ldexp(1, int(lowest))}

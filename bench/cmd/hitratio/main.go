@@ -2,9 +2,10 @@
 //
 //	go run ./bench/cmd/hitratio -traces DIR [flags] [file …]
 //
-// Each trace is run with capacities of 0.5, 2, 5 and 15 % of its distinct keys, those
-// of at least 40 entries. A trace is gzip of little-endian uint64 keys, one per
-// request. The last lines are means: over the capacities of a trace, then over traces.
+// Each trace is run with capacities of 0.5, 2, 5 and 15 % of its distinct keys.
+// Capacities below 40 entries are left out. A trace is gzip of little-endian uint64
+// keys, one per request. The last lines are means: over the capacities of a trace, then
+// over traces.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package curl reads command lines of curl, such as those that browsers copy, as the request
-// that curl would send.
+// Package curl reads command lines of curl, such as the ones that browsers copy, as the
+// request that curl would send.
 //
 //	words.go    the words of a text, as bash splits it
 //	options.go  the known options

@@ -13,8 +13,8 @@ import (
 // ofTheDemo are the options of a comparison of the usual length, with fewer keys.
 var ofTheDemo = expiry.Options{Keys: 2_000, TTL: 40 * time.Second, Step: time.Second, Jitters: []float64{0, 0.1}} // read-only
 
-// In the time of the bubble, keys without jitter all come in the same second, and those with a tenth
-// spread over more than three.
+// In the time of the bubble, keys without jitter all come in the same second, and keys with a
+// jitter of a tenth spread over more than three.
 func TestJitterSpreadsTheQueriesForKeysThatWereLoadedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		curves, err := expiry.Run(t.Context(), ofTheDemo)

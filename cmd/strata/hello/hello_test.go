@@ -203,7 +203,7 @@ func TestRestartedInstanceFindsItsEntries(t *testing.T) {
 		o              hello.Options
 		start          hello.Start
 		queries        int64 // total
-		l2Hits, l1Hits int64 // since the restart, also those before the first request
+		l2Hits, l1Hits int64 // since the restart, also hits before the first request
 	}{
 		// No bus: after a bus connects, L2 must confirm the entries of L1.
 		{"with L2", hello.Options{Tier: stratatest.NewTier()}, hello.Cold, 1, 1, 1},

@@ -89,7 +89,7 @@ type Options struct {
 	Tracer strata.Tracer
 	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
-	// Token is the secret that requests for the snapshot, and those that want a greeting of the origin, must have:
+	// Token is the secret that requests for the snapshot, and requests past the caches, must have:
 	// ?token= or "Authorization: Bearer". Empty means a secret one.
 	Token string
 }

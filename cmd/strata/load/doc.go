@@ -15,10 +15,10 @@
 //
 // # Changes
 //
-// [Running.Set] changes rate and concurrency of a running load. The requests that
-// were due before the change keep their intended start, so a change hides no wait.
-// The other requests follow at the new rate. A pause stops the schedule: no request
-// becomes due while it is paused.
+// [Running.Set] changes rate and concurrency of a running load. Requests due before the
+// change keep their intended start, so a change hides no wait. The other requests
+// follow at the new rate. A pause stops the schedule: no request becomes due while it
+// is paused.
 //
 // # Keys
 //

@@ -67,8 +67,8 @@ func (r *Result) Refused() (n int64) {
 // Latencies is a summary of latencies, with three digits and in whole
 // microseconds.
 type Latencies struct {
-	// Count is the number of requests in the summary: those with an answer and
-	// those that timed out.
+	// Count is the number of requests in the summary: the requests with an answer and
+	// the requests that timed out.
 	Count                               int64
 	Mean, P50, P90, P95, P99, P999, Max time.Duration
 }

@@ -15,8 +15,8 @@ const (
 	perColumn  = 2   // looks in a column
 )
 
-// failures is the code under which a chart has requests without an answer, and others that
-// of the codes without a line of their own.
+// failures is the code for requests without an answer in a chart. others is the code for
+// all codes without a line of their own.
 const (
 	failures = -1
 	others   = -2

@@ -19,13 +19,13 @@ const (
 // Sample has the numbers of one second, of both instances together.
 type Sample struct {
 	At int64 `json:"at"` // its end, in milliseconds of Unix time
-	// Requests were answered, Errors are those that failed or found no worker.
+	// Requests were answered. Errors are requests that failed or found no worker.
 	Requests int64 `json:"requests"`
 	Errors   int64 `json:"errors"`
 	// Why is the most frequent reason of those.
 	Why string `json:"why,omitempty"`
 	// Memory counts answers of L1, or of the map of the mode naive; Stale stale values of L1;
-	// L2 values of L2, also those that refreshed a stale value; Shared requests that joined a load
+	// L2 values of L2, also values that refreshed a stale one; Shared requests that joined a load
 	// of another.
 	Memory int64 `json:"memory"`
 	Stale  int64 `json:"stale"`

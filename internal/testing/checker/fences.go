@@ -66,8 +66,8 @@ const (
 // of selects the fences of one instance, failed or not.
 func of(instance int) scope { return scope(instance) }
 
-// fences finds, for a given time, the fence with the last call among those that
-// had returned.
+// fences finds, for a given time, the fence with the last call among the fences
+// returned by then.
 type fences struct {
 	lists map[listKey][]latest
 }

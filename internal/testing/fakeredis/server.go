@@ -39,7 +39,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards below
 	handlers map[string]Handler
-	scripts  map[string]Handler // by text, also those that no client has sent
+	scripts  map[string]Handler // by text, also scripts that no client has sent
 	known    map[string]Handler // by digest
 	open     map[*Session]struct{}
 	dbs      map[int]map[string]entry

@@ -17,7 +17,7 @@ const patience = 30 * time.Second
 type Reader struct {
 	// Tree is the repository, which a clone of it leads to.
 	Tree string
-	// Replace has pairs of texts: addresses on the page, and those that a test uses.
+	// Replace has pairs of texts: an address on the page, and the address that the test uses.
 	Replace []string
 	// Env is added to the environment.
 	Env []string

@@ -110,8 +110,8 @@ func checkFields(s source, t *ast.TypeSpec) (all []finding) {
 	return all
 }
 
-// countRiddles counts the lines of comments, and those with a word that stands
-// for a subject which is not named.
+// countRiddles counts the lines of comments, and the lines with a word in the place of
+// a named subject.
 func countRiddles(s source) (lines, riddles int) {
 	for _, g := range s.file.Comments {
 		for line := range strings.Lines(g.Text()) {

@@ -64,7 +64,7 @@ func checkHeaders(files []source) (all []finding) {
 	return all
 }
 
-// guards reports whether the file is one of those that guard a promise.
+// guards reports whether the file guards a promise.
 func (s source) guards() bool {
 	dir := s.dir()
 	if dir == "." {

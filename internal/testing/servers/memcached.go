@@ -37,8 +37,8 @@ func RunMemcached(args ...string) (*MemcachedServer, error) {
 	return runMemcached([]string{program}, args)
 }
 
-// RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than that
-// of the machine. It returns ErrNoNewer if that cannot be had.
+// RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than the
+// machine has. It returns ErrNoNewer if that cannot be had.
 func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
 	line, err := newerMemcached()
 	if err != nil {

@@ -8,10 +8,10 @@ const (
 
 // LIRS is the low inter-reference recency set (Jiang, Zhang: "LIRS: an efficient low
 // inter-reference recency set replacement policy to improve buffer cache performance",
-// SIGMETRICS, 2002). Hot entries are those with a short distance between their last two
-// uses. A cold entry, or an evicted key that the stack remembers, becomes hot if it is
-// used again while it is younger in the stack than some hot entry. The stack remembers
-// a bounded number of evicted keys, the youngest, as in Caffeine's simulator.
+// SIGMETRICS, 2002). Hot entries have a short distance between their last two uses. A
+// cold entry, or an evicted key that the stack remembers, becomes hot if it is used
+// again while it is younger in the stack than some hot entry. The stack remembers a
+// bounded number of evicted keys, the youngest, as in Caffeine's simulator.
 type LIRS struct {
 	slab     // entries, and evicted keys
 	state    []uint8

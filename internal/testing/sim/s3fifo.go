@@ -15,7 +15,7 @@ const (
 type S3FIFO struct {
 	slab
 	small, main         list
-	count               []uint8 // hits since the entry came, less those that main took
+	count               []uint8 // hits since the entry came, less the hits that main took
 	ghosts              slab
 	ghostOrder          list
 	capacity, smallSize int

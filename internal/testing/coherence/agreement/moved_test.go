@@ -179,9 +179,9 @@ func (b successorBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	}
 }
 
-// deposed has a reader bring value 1 of the keys to the new server, and a writer that
-// has not heard of it drop them at the old one, which confirms it. The origin has 2
-// then. after is called when the writer has heard.
+// deposed has a reader bring value 1 of the keys to the new server, and a writer
+// without news of the new server drop them at the old one. The old server confirms the
+// drop. The origin has 2 then. after is called when the writer has heard.
 func deposed(t *testing.T, drop func(t *testing.T, w *strata.Cache[string, int64]) error, after func(t *testing.T, w, r *strata.Cache[string, int64], o *lab.Origin)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

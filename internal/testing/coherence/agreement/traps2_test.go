@@ -409,10 +409,10 @@ func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	})
 }
 
-// TestTrap15DroppedEntryIsNotReadByASilentInstance is about reads of L2 that
-// are answered by a server which lags behind the one that dropped. Reads go to
-// where drops go, so an instance with neither bus nor L1 sees a drop as soon as
-// it has returned. The module test does it with servers that fail:
+// TestTrap15DroppedEntryIsNotReadByASilentInstance is about reads of L2 with an answer
+// from a server behind the one that made the drop. Reads go to where drops go, so an
+// instance with neither bus nor L1 sees a drop as soon as it has returned. The module
+// test does it with servers that fail:
 // TestNoReadOfL2IsOlderThanAnInvalidateThatReturned.
 func TestTrap15DroppedEntryIsNotReadByASilentInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

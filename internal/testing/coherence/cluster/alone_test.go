@@ -23,7 +23,8 @@ import (
 )
 
 // Schedules of caches without L2 and bus that load snapshots of each other at work. No message
-// tells of a drop: an instance knows its own, and those that the files tell which it has loaded.
+// tells of a drop: an instance knows its own drops, and the drops in the files that it has
+// loaded.
 
 // TestCachesAloneKeepDropsOverSnapshotsOnEverySchedule judges the reads of each schedule: no
 // instance serves a value that it has dropped after the value was read from the origin. Nor
