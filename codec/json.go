@@ -14,14 +14,18 @@ import (
 // JSON returns a codec that writes values as encoding/json does, without
 // escaping HTML.
 //
-// A value that another program would decode as another one is refused by Append: one with a text in
-// another form than UTF-8, a time with seconds in its zone, an interface that holds anything except
-// nil, bool, float64, string, []any and map[string]any, a pointer to nil, a nil [json.RawMessage]
-// or an empty [json.Number] without omitempty, a map with a key that its own text does not find
-// again, or a part with methods such as MarshalJSON that do not undo each other. A value nested
-// more than 10 000 times is refused, too. Changes that the type announces are not refused:
-// unexported fields and fields with the tag "-" or the name of another field are lost, and with
-// omitempty an empty slice or map becomes nil. Lost names such fields, and interfaces.
+// Append refuses a value that another program would decode as another one:
+//   - a text in another form than UTF-8, or a time with seconds in its zone;
+//   - an interface that holds anything except nil, bool, float64, string, []any and
+//     map[string]any;
+//   - a pointer to nil, a nil [json.RawMessage] or an empty [json.Number] without omitempty;
+//   - a map with a key that its own text does not find again;
+//   - a part with methods such as MarshalJSON that do not undo each other;
+//   - a value nested more than 10 000 times.
+//
+// Append accepts changes that the type announces: unexported fields and fields with the tag
+// "-" or the name of another field are lost, and with omitempty an empty slice or map becomes
+// nil. Lost names such fields, and interfaces.
 //
 // Decode refuses null unless V is a pointer, map, slice or interface or has an UnmarshalJSON
 // method.

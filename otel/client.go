@@ -44,9 +44,9 @@ func durationBounds() []float64 { return []float64{0.001, 0.005, 0.01, 0.05, 0.1
 // program sends itself begins a trace if its context has no span.
 //
 // Neither has a key, a value, or the text of an error: error.type is the status of the server's
-// reply, or the kind of the error. A missing key is no error, nor is a caller that leaves. The
-// replies that a server does not know a script and that another node has the key are none either:
-// the client goes on.
+// reply, or the kind of the error. Three things do not count as errors: a missing key, a caller
+// that leaves, and a reply after which the client goes on, because the server does not know a
+// script or another node has the key.
 func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.Trace, error) {
 	if spans == nil {
 		spans = otel.GetTracerProvider()

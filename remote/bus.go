@@ -32,8 +32,8 @@ type Checker interface {
 }
 
 // Explainer is a Bus that can report the reason why no messages arrive at
-// present, for the log. A failure to connect is no event. Err returns nil if no
-// problem is known.
+// present, for the log. The Bus reports no event for a failure to connect. Err returns
+// nil if no problem is known.
 type Explainer interface {
 	Err() error
 }
@@ -91,7 +91,7 @@ type Message struct {
 
 // LaneVersion is a state of a lane. Lane versions are compared by equality: a server
 // restored from an older state may count the same numbers again, but with another
-// nonce. The zero LaneVersion is no version.
+// nonce. The zero LaneVersion means that there is none.
 type LaneVersion struct {
 	// Count is the number of drops so far, and Nonce the random number of the
 	// last of them.

@@ -25,8 +25,8 @@
 // are interfaces of their own, each with a sentence on a cache without it:
 // [Binder] (shared by several caches), [Tagger] (drops of tags), [Announcer]
 // (positions, and drops that the store announces itself), [Mover] (servers that
-// take over from each other), [Fleet] (several servers, of which each has some
-// keys), [Prober] (warnings about settings of the server).
+// take over from each other), [Fleet] (several servers, each with some of the keys),
+// [Prober] (warnings about settings of the server).
 //
 // A cache looks for abilities once, with [As], and takes its part of the Tier
 // with [Bind]. Both see through a [Wrapper]: a Tier around a Tier that counts,

@@ -154,8 +154,8 @@ type ID uint64
 // Held is the value and state that a Tier holds under a key. The zero Held
 // means absent.
 type Held struct {
-	// Data is the sealed value. Nil means that nothing is held, that the value is
-	// Same or, from Acquire, that only the state is reported.
+	// Data is the sealed value. Nil means that nothing is held, or that the value is
+	// Same. From Acquire it may also mean that only the state is reported.
 	Data []byte
 	// Same means that the held value has the bytes of the value that the caller
 	// knows: it is that value, perhaps extended since, under the same key and in the
@@ -195,7 +195,7 @@ const (
 )
 
 // Lease is the right to store a value of one key. A drop of the key voids it.
-// The zero Lease is no right.
+// The zero Lease gives no right.
 type Lease struct {
 	// Token identifies the lease in the Tier. Zero means none.
 	Token uint64

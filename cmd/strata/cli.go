@@ -130,8 +130,9 @@ const description = `Shows and measures caches.
 
 Exit status: 0 after success, and after SIGINT, SIGTERM or SIGHUP has ended a demo, a load or a table; 2 after an error in the arguments; 1 after any other error, also if every answer that a load got was one, and if a snapshot was interrupted.`
 
-// withoutTarget returns an error of the parser without the word that it names behind the target of a load, which may
-// be a URL with a password or, if the quotes around a command line of curl end early, a part of a header.
+// withoutTarget returns an error of the parser about words behind the target of a load, without the
+// word itself. The word may be a URL with a password or, if the quotes around a command line of
+// curl end early, a part of a header.
 func withoutTarget(args []string, err error) error {
 	if len(args) > 0 && args[0] == "load" && strings.HasPrefix(err.Error(), "unexpected argument") {
 		return errors.New("load: want one URL, or a command line of curl: as the last words, or in quotes that it does not have itself")

@@ -21,8 +21,8 @@ type l2 struct {
 	tier  remote.Tier
 	bus   remote.Bus
 	close func()
-	// memoryTTL caps the lives in the memory of an instance. It is set if there is no
-	// bus that would tell the instance of changes by others.
+	// memoryTTL caps the lives in the memory of an instance. It is set for a store
+	// without a bus: no message tells the instance of changes by others.
 	memoryTTL time.Duration
 }
 

@@ -10,8 +10,8 @@
 //
 // The exported fields of a struct are encoded, also the exported fields of an
 // unexported embedded struct. Mutexes and the like of package sync are left out. A
-// struct that embeds a type that encodes itself is encoded by its fields, because the
-// methods that it has from that type know no others.
+// struct is encoded by its fields even if it embeds a type that encodes itself: the
+// promoted methods know nothing of its other fields.
 //
 // Interfaces, functions, channels, map keys with pointers, and structs without an
 // exported field are refused: Check returns an error that names the field, and so does

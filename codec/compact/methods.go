@@ -54,7 +54,7 @@ func methodsOf(t reflect.Type) *methods {
 	return nil
 }
 
-// are reports whether t, which is no pointer or interface, has the methods.
+// are reports whether t has the methods. t is neither a pointer nor an interface.
 func (m *methods) are(t reflect.Type) bool {
 	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(m.all)
 }

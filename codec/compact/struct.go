@@ -39,7 +39,7 @@ func (b *builder) structure(n *node, t reflect.Type, path string) {
 }
 
 // fields returns the encoded fields of a struct, and whether other fields are left out.
-// Mutexes and fields without a name are no data.
+// Mutexes and fields without a name hold no data, and do not count as left out.
 func (b *builder) fields(t reflect.Type, path string) (fields []field, left bool) {
 	if path != "" {
 		path += "."

@@ -39,7 +39,7 @@ type cache interface {
 // loader loads a greeting from the origin.
 type loader func(ctx context.Context, key Key) (origin.Greeting, error)
 
-// direct is no cache: it asks the origin each time.
+// direct works without a cache: it asks the origin each time.
 type direct struct{ load loader }
 
 func (d direct) get(ctx context.Context, key Key) (origin.Greeting, error) { return d.load(ctx, key) }

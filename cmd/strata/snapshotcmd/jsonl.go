@@ -35,7 +35,7 @@ type line struct {
 	FreshSeconds *float64 `json:"fresh_s,omitempty"`
 	LeftSeconds  *float64 `json:"left_s,omitempty"`
 	AgeSeconds   *float64 `json:"age_s,omitempty"`
-	// Tags are the tags, or TagsBytes if one of them is no text.
+	// Tags are the tags. If one of them is invalid UTF-8, all are in TagsBytes instead.
 	Tags      []string `json:"tags,omitempty"`
 	TagsBytes [][]byte `json:"tags_base64,omitempty"`
 	NotFound  bool     `json:"not_found,omitempty"`

@@ -4,6 +4,6 @@ package stage
 
 import "syscall"
 
-// ofThisProcess are no attributes: only Linux can end a server together with this process
-// when this process is killed.
+// ofThisProcess returns nil: only Linux can end a server together with this process when
+// this process is killed.
 func ofThisProcess() *syscall.SysProcAttr { return nil }

@@ -30,8 +30,8 @@ type view struct {
 	epoch   int
 }
 
-// NewWatched returns servers, of which the first is the primary, and sentinels that
-// agree on that.
+// NewWatched returns servers and sentinels. The first server is the primary, and all
+// sentinels name it.
 func NewWatched(servers, sentinels int) *Watched {
 	w := &Watched{views: make([]view, sentinels), roles: make([]string, servers)}
 	for i := range servers {

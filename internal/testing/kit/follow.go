@@ -29,8 +29,8 @@ type Reader struct {
 
 // Follow carries out the steps of a page in order: it saves files, runs the commands of
 // blocks of sh, and compares output. The paragraph in front of a block is its meaning: "Save
-// this as `main.go`", "In one terminal", which leaves a command running, "In another
-// terminal", which waits for that, and "It prints".
+// this as `main.go`", "In one terminal" (leave the command running), "In another terminal"
+// (wait for the one terminal), and "It prints".
 func (r *Reader) Follow(t testing.TB, page string) {
 	t.Helper()
 	r.dir = t.TempDir()

@@ -59,7 +59,7 @@ func (c *Conn) Received() int {
 	return c.in.received
 }
 
-// Unread returns the number of arrived bytes before a Read has taken them. If none can
+// Unread returns the number of bytes that have arrived and wait for a Read. If none can
 // arrive any more, it returns the reason as an error.
 func (c *Conn) Unread() (int, error) {
 	c.in.mu.Lock()

@@ -210,7 +210,7 @@ func linksOf(text string) (all []string) {
 	return all
 }
 
-// withoutSpans returns a text without the code in backquotes, which is no link.
+// withoutSpans returns a text without the code in backquotes, because links in code do not count.
 func withoutSpans(text string) string {
 	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(text, "``")
 }

@@ -32,8 +32,8 @@ var (
 )
 
 // Read reads a trace: gzip of little-endian uint64 keys, one per request, in order.
-// It stops after limit requests and does not look at the rest; a limit of 0 is no
-// limit. No keys at all are an empty trace.
+// It stops after limit requests and does not look at the rest; a limit of 0 means none.
+// No keys at all are an empty trace.
 func Read(r io.Reader, limit int) ([]uint64, error) { return read(r, limit, MaxRequests) }
 
 // read is Read for traces of at most longest requests.

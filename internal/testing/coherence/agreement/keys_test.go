@@ -45,8 +45,8 @@ func TestTextKeysInvalidateThroughTheBus(t *testing.T) {
 	t.Run("time", func(t *testing.T) { dropsReach(t, time.Unix(1e9, 1).UTC()) })
 }
 
-// dropsReach checks that an instance finds the entry of a key that another
-// instance has stored, and drops it when that invalidates the key.
+// dropsReach checks two things between instances: one finds the entry of a key that the
+// other has stored, and drops it when the other invalidates the key.
 func dropsReach[K comparable](t *testing.T, key K) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

@@ -161,7 +161,7 @@ func TestEveryWayOfStoringEndsWithTheDropOfATag(t *testing.T) {
 		for name, way := range waysToStore() {
 			for _, tag := range []string{"t", "every"} {
 				if way.none && tag == "every" {
-					continue // there is no value that Options.Tags could be asked about
+					continue // Options.Tags is not called without a value
 				}
 				t.Run(place+"/"+name+"/"+tag, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

@@ -321,9 +321,9 @@ func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 	}
 }
 
-// TestTrap14HoldOutlivesDropsAndStoresDuringIt is about the ways around a hold: a
-// load that begins or ends during it, a drop or Set that would end it, and an
-// attempt to drop again that would begin it anew.
+// TestTrap14HoldOutlivesDropsAndStoresDuringIt is about the ways around a hold: a load
+// with its begin or end during the hold, a drop or Set that would end it, and a retried
+// drop that would begin it anew.
 func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	const hold = 10 * time.Second
 	// keeps reports whether loads on a and b, or on an instance without news of the

@@ -16,7 +16,7 @@ import (
 // toldHold is a hold until ends, of which an instance was told at the time at.
 type toldHold struct{ at, ends checker.Time }
 
-// tell notes that the instance was told of a hold of key, which does not end before that time.
+// tell notes that the instance was told of a hold of key. ends is the earliest end of the hold.
 func (t *simTierView) tell(key string, ends checker.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

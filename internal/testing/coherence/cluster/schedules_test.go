@@ -18,10 +18,10 @@ var (
 	seed      = flag.Uint64("seed", 0, "the first seed; without -schedules, only this one is run")
 )
 
-// TestClusterKeepsItsPromisesOnEverySchedule puts two or three instances on one
-// tier and bus through seeded schedules of calls, delays, failures, late operations,
-// and cuts, each in a bubble of its own, and judges the results of their clients by the
-// promises of docs/promises.md under Agreement and, for Loads, under L1 and L2.
+// TestClusterKeepsItsPromisesOnEverySchedule puts two or three instances on one tier
+// and bus through seeded schedules of calls, delays, failures, late operations, and
+// cuts. Each schedule has a bubble of its own. The results of the clients are judged by
+// the promises of docs/promises.md under Agreement and, for Loads, under L1 and L2.
 //
 // A schedule is repeated with -seed=N, exactly enough with GOMAXPROCS=1: the
 // scheduler orders events of the same instant, and the cache itself

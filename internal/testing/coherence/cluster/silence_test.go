@@ -56,7 +56,7 @@ func (m *member) fallSilent(d *dice) {
 		m.miss(d)
 		m.s.rec.Link(m.id, checker.Connected)
 		m.bus.Join()
-		if d.chance(500) { // the losses are known, and there are no more to find
+		if d.chance(500) { // the losses are known, and none is left to find
 			time.Sleep(time.Duration(1+d.intn(1000)) * time.Millisecond)
 			m.starveFor(10*time.Second + d.long())
 		}

@@ -68,7 +68,7 @@ func GetTakes(t *testing.T, c *strata.Cache[string, int64], load strata.Loader[s
 	return time.Since(start)
 }
 
-// Negatives makes a cache remember for 20 seconds that there is no such key.
+// Negatives makes a cache keep negative entries for 20 seconds.
 func Negatives(o *strata.Options[string, int64]) { o.NotFoundTTL = 20 * time.Second }
 
 // DefaultLives gives a cache the lives that Options have by default.

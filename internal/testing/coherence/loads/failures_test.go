@@ -123,7 +123,7 @@ func TestFailureIsRememberedByThisInstanceAlone(t *testing.T) {
 		if v := lab.MustGet(t, b, "k", o.Load); v != 1 || time.Since(start) > 100*time.Millisecond {
 			t.Errorf("the other instance got %d after %v", v, time.Since(start))
 		}
-		// A load by another instance is no attempt.
+		// A load by another instance does not count as an attempt.
 		if v := lab.MustGet(t, a, "k", o.Load); v != 1 || o.Loads.Load() != 2 {
 			t.Errorf("got %d after %d loads, want 1 after 2", v, o.Loads.Load())
 		}

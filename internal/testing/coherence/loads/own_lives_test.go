@@ -246,7 +246,7 @@ func TestFailedLoadCanEndTheStaleLifeOfTheValue(t *testing.T) {
 				if v, err := c.GetOrLoad(t.Context(), "k", refuses); !errors.Is(err, lab.ErrDown) {
 					t.Errorf("stale: %d, %v", v, err)
 				}
-				// While the failure is remembered, there is no stale value either.
+				// While the failure is remembered, callers get no stale value, either.
 				if v, err := c.GetOrLoad(t.Context(), "k", lab.PlainLoad); !errors.Is(err, lab.ErrDown) {
 					t.Errorf("after the failure: %d, %v", v, err)
 				}
@@ -348,8 +348,8 @@ func TestFailedLoadLeavesTheWindowsOfAValueThatCameLater(t *testing.T) {
 	})
 }
 
-// refusing runs a load of k that fails and says that no stale value will do, at an L2 of
-// which one operation takes 3 seconds. between runs before the load and within that time.
+// refusing runs a load of k that fails and forbids stale values. One operation of L2
+// takes 3 seconds. between runs before the load and within that time.
 func refusing(t *testing.T, slowOp string, before, between func(c *strata.Cache[string, int64])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
