@@ -54,6 +54,7 @@ func (l link) exchange(ctx context.Context, calls []call) error {
 		// Another goroutine would cost as much as the rest of the call.
 		return result(ctx, do(ctx, l.rdb, calls))
 	}
+	// The buffer lets the goroutine end after its caller has left.
 	done := make(chan error, 1)
 	if err := l.start(ctx, func() { done <- do(ctx, l.rdb, calls) }); err != nil {
 		return err
@@ -155,6 +156,7 @@ func (t *talk) exchange(calls []call) error {
 		t.alone = t.alone || watches
 	}
 	if t.asks == nil && (watches || t.alone) {
+		// The buffers let the caller leave: neither side waits for the other one.
 		t.asks, t.done, t.ended = make(chan []call, 1), make(chan error, 1), make(chan struct{})
 		if err := t.start(t.ctx, t.serve); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// maxValue is the largest value that Redis stores.
+// maxValue is the largest value that Redis stores, in bytes.
 const maxValue = 512 << 20
 
 // server is a client of go-redis as a server of a tier.

@@ -116,7 +116,7 @@ func (c *command) addHeader(line string) error {
 	case value != "" || empty:
 		c.given.Add(name, value)
 	case len(c.given.Values(name)) == 0:
-		c.given[http.CanonicalHeaderKey(name)] = nil // not sent, though it else would be
+		c.given[http.CanonicalHeaderKey(name)] = nil // suppresses a default field
 	}
 	return nil
 }

@@ -90,7 +90,8 @@ type Options struct {
 	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
 	// Token is the secret that requests for the snapshot, and requests past the caches, must have:
-	// ?token= or "Authorization: Bearer". Empty means a secret one.
+	// ?token= or "Authorization: Bearer". Empty means a new random one, which only this process
+	// knows.
 	Token string
 }
 

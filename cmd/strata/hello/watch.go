@@ -59,8 +59,8 @@ func (s *Service) Answers() Answers {
 	return a
 }
 
-// retire replaces the cache of the mode strata, and returns the one before, of which the
-// answers stay counted.
+// retire replaces the cache of the mode strata, and returns the one before. Its answers
+// stay counted.
 func (s *Service) retire(fresh *layered) (old *layered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

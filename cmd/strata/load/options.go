@@ -30,7 +30,7 @@ type Options struct {
 	// URL of the requests, absolute, http or https. It may contain {i}.
 	URL string
 	// Header of the requests. Values may contain {i}; Host sets the host. A name without
-	// values is not sent, though it else would be.
+	// values suppresses a default field of that name.
 	Header http.Header
 	// Body of the requests. It may contain {i}. Empty means none.
 	Body string

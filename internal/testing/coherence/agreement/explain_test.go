@@ -14,8 +14,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// explained are two caches of a name. b is asked to explain a key, and is read
-// from.
+// explained has two caches of one name. Tests ask b to explain a key, and read from b.
 type explained struct {
 	t          *testing.T
 	a, b       *strata.Cache[string, int64]

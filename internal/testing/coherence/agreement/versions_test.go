@@ -92,8 +92,8 @@ func (p *people) all() (n int) {
 
 // program is one instance of some version.
 type program interface {
-	// get returns the number of the value that a read has got, which has the form of
-	// the version.
+	// get reads a key and returns the number in the value. The value must have the form
+	// of the version.
 	get(key string) int
 	getMany(keys ...string) []int
 	set(key string, n int) error

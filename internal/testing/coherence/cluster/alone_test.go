@@ -71,8 +71,8 @@ type aloneMember struct {
 	id    int
 	cache *strata.Cache[string, string]
 	dice  *dice
-	// dropped is when a key was dropped last here, as far as the calls have returned, and known
-	// the same with the drops of which files have told; guarded by s.mu.
+	// dropped is the time of the last drop of a key here, by calls that have returned. known
+	// also counts the drops in loaded files. Both are guarded by s.mu.
 	dropped, known map[string]uint64
 }
 

@@ -162,8 +162,8 @@ func (s *sim) denies(value string) {
 	s.marks.denied[value] = true
 }
 
-// taken notes that a value was taken: from now on it is old, like one of which a later version
-// was written and dropped.
+// taken notes that a value was taken: from now on it is old, like a value with a later version
+// that was dropped.
 func (m *member) taken(value string, err error) {
 	if m.s.o.changes > 0 {
 		return // each of two servers may give it away
@@ -202,8 +202,8 @@ func (s *sim) endClaims() {
 	}
 }
 
-// freshNow is the fresh value that L2 holds of the key of an Add, or "". Whether an instance
-// takes a value with tags for fresh is not known here.
+// freshNow is the fresh value of the key of an Add in L2, or "". It is unknown here whether
+// an instance takes a value with tags for fresh.
 func (t *simTier) freshNow(ctx context.Context, p []remote.Put) string {
 	if c, _ := ctx.Value(claimKey{}).(*claim); c == nil || !c.adds || t.s.shares != announced || t.s.o.tagged {
 		return ""

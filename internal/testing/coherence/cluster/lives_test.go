@@ -211,8 +211,8 @@ func (m *member) refused(r *checker.Read, value string, err error) bool {
 	return max(k.got[gottenValue{m.id, value}], k.arrived[gottenValue{m.id, r.Key}]) < load.began
 }
 
-// lateBy is how long before the read the value was stale for longer than its window. The
-// window begins at the end of the TTL, or when the instance has expired the key.
+// lateBy is the time by which the value has outlived its window at the read. The window
+// begins at the end of the TTL, or when the instance has expired the key.
 func (m *member) lateBy(r *checker.Read, value string, window checker.Time) (late checker.Time) {
 	if m.s.o.changes > 0 { // the content of a deposed server is unknown
 		return 0

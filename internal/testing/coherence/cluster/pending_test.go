@@ -10,7 +10,7 @@ func (o *simOptions) fails() {
 	o.keys, o.steps = o.keys[:1], 2*o.steps
 }
 
-// faultsOf is how many of a thousand operations of that name go wrong.
+// faultsOf is the number of faulty operations with that name, in a thousand.
 func (o *simOptions) faultsOf(op string) int {
 	if o.failing && (op == "DropTags" || op == "DropAll") {
 		return 500

@@ -12,8 +12,8 @@ import (
 // the second. A position is not of one moment, and messages of the two servers overtake
 // each other.
 
-// spreadPosition is a position of which the lanes in the second place were read
-// later than the others.
+// spreadPosition is a position from two moments: the lanes in the second place were
+// read later than the others.
 func spreadPosition(first, second remote.Position) remote.Position {
 	first.Spread = true
 	first.Epoch += "@" + second.Epoch

@@ -534,7 +534,7 @@ func (t *simTierView) lost(key string, l remote.Lease) {
 	}
 }
 
-// pend notes that a drop is pending of which the call began at a time.
+// pend notes a pending drop of a call that began at the time began.
 func (t *simTierView) pend(name string, began checker.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/snapshot"
 )
 
-// compared is a cache of which each load is compared with the one before.
+// compared is a cache that compares the value of each load with the value before, and its origin.
 type compared[V any] struct {
 	t     *testing.T
 	c     *strata.Cache[string, V]
@@ -64,13 +64,14 @@ func (c *compared[V]) must(err error) {
 // pass passes time.
 func (c *compared[V]) pass(d time.Duration) { time.Sleep(d) } // in a bubble
 
-// change does something of which a cache with an entry of k counts so many loads.
+// change is an operation on a cache with an entry of k, and the number of loads that the cache then
+// compares.
 type change[V any] struct {
 	loads uint64
 	do    func(c *compared[V])
 }
 
-// changesOf are the ways in which an entry is loaded again, and those in which it is not, or is
+// changesOf are the ways in which an entry is loaded again. In some of them it is not, or is
 // loaded without a value from before.
 func changesOf[V any]() map[string]change[V] {
 	return map[string]change[V]{
@@ -124,7 +125,8 @@ func changesOf[V any]() map[string]change[V] {
 	}
 }
 
-// comparesLoads holds each way but some against the numbers, with an equal value and with another one.
+// comparesLoads checks the numbers of each way, except the ones in without, with an equal value and
+// with another one.
 func comparesLoads[V any](t *testing.T, first, second V, options func(o *strata.Options[string, V]), without ...string) {
 	for name, way := range changesOf[V]() {
 		if slices.Contains(without, name) {

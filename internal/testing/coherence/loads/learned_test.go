@@ -65,7 +65,7 @@ func (l *learner) holds(t *testing.T, d time.Duration) {
 	lab.MustGet(t, l.Cache, "k", (&lab.Origin{}).Load)
 }
 
-// storesAhead are ways in which a value of k comes into L1 that L2 is not asked about. It
+// storesAhead are ways in which a value of k comes into L1 without a question to L2. It
 // is read-only.
 var storesAhead = map[string]func(t *testing.T, l *learner){
 	"an extra key of a batch": func(t *testing.T, l *learner) {

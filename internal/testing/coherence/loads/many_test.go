@@ -18,8 +18,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// manyOrigin has a value, ten times the key, for keys below 100, and brings
-// those beyond it is asked for.
+// manyOrigin has a value, ten times the key, for each key below 100. It also brings the
+// keys in extra unasked.
 type manyOrigin struct {
 	mu    sync.Mutex
 	calls [][]int
