@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// echo is a connection that answers every need bytes, or every write if that is
-// zero, with the same bytes.
+// echo is a connection that answers with the same bytes: to every need bytes,
+// or to every write if need is zero.
 type echo struct {
 	net.Conn
 	reply, rest []byte
@@ -82,7 +82,7 @@ func TestAppendGetDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// nodeEcho is an echo that is a cluster of one.
+// nodeEcho is an echo that plays a cluster of one node.
 type nodeEcho struct{ echo }
 
 func (e *nodeEcho) Write(p []byte) (int, error) {
@@ -211,7 +211,7 @@ func (e *entryEcho) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// entryTier is a tier whose server answers at once, from memory.
+// entryTier returns a tier over a server that answers at once, from memory.
 func entryTier(t testing.TB) *redis.Tier {
 	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return &entryEcho{echo: echo{reply: []byte("*2\r\n$5\r\nhello\r\n$34\r\n90000 90000 fedcba9876543210 e.0.0\r\n")}}, nil

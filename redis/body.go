@@ -28,23 +28,25 @@ const (
 	// largestWrite is how much is written under one deadline when a reader
 	// hands over more at once.
 	largestWrite = 256 << 10
-	// bodyPiece is how much of a Body is read at once that does not fit a piece of
-	// memory: a whole piece is no faster, and grows the process by 16 KiB more.
+	// bodyPiece is the number of bytes read at once from a Body too large for one
+	// piece of memory. Reading a whole piece is not faster, and grows the process
+	// by 16 KiB more.
 	bodyPiece = 48 << 10
 	// spoolPieces is how much of a Body of unknown size is held in memory
 	// before a file is used, in steps of 64 KiB.
 	spoolPieces = 16
 )
 
-// Body is an argument of [Client.Do] or [Client.Stream] that is read while it is
-// sent, so that a large value is never held in memory.
+// Body is an argument of [Client.Do] or [Client.Stream], read while it is sent.
+// So a large value is never held in memory.
 //
 // If Reader has fewer than Size bytes, fails or panics, the connection is
 // closed, and the server never sees the command: a value is not half stored.
-// Reader may have more; they are not read, so that several Bodies of known Size
-// can share it: they are read in order. It is read by the goroutine of the call,
-// which the context cannot interrupt while Reader keeps it. Options.Timeout bounds
-// the sending of each piece and not the whole, and not the time that Reader takes.
+// Reader may have more; they are not read, so several Bodies of known Size can
+// share one Reader: they are read in order. The goroutine of the call reads it,
+// and the context cannot interrupt a Read that blocks. Options.Timeout bounds the
+// sending of each piece. It bounds neither the whole nor the time that Reader
+// takes.
 type Body struct {
 	Reader io.Reader
 	// Size is the length in bytes. If it is negative, Reader is read to its end

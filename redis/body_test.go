@@ -260,7 +260,7 @@ func TestBodyIsBoundedByProgressAndByContext(t *testing.T) {
 		if err := c.Do(t.Context(), "SET", "k", redis.Body{Reader: slow, Size: 640 << 10}).Ok(); err != nil || time.Since(start) < 9*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		// The context bounds it all the same.
+		// The context bounds the call even so.
 		start = time.Now()
 		err := c.Do(within(t, 3*time.Second), "SET", "k", redis.Body{Reader: slow, Size: 640 << 10}).Ok()
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 4*time.Second || !redis.SafeToRetry(err) {

@@ -23,10 +23,10 @@ import (
 // All followers share one subscription, over one connection. It is a
 // [remote.Checker]: about once a second the Bus publishes to itself, over the
 // connections of the Client and only where writes are taken. If no such message
-// comes back for three seconds there is a gap. So a server that was demoted, or
-// that min-replicas-to-write keeps from writing, does not pass for connected, nor one
-// that has lost its place: each third message goes over a connection that is opened for
-// it, and with sentinels only if most of them confirm the primary.
+// comes back for three seconds there is a gap. So a demoted server does not pass for
+// connected, nor does a server that min-replicas-to-write keeps from writing. A deposed
+// server does not either: each third message goes over a connection opened for it, and
+// with sentinels only if most of them confirm the primary.
 type Bus struct {
 	c *Client
 	b *bus.Bus
@@ -86,8 +86,8 @@ func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 	return over(tierServer{r: route{n: c.home}})
 }
 
-// proveAnew is prove over a connection that is opened for it. If that leads to another
-// server than the others, these are closed.
+// proveAnew is prove over a connection opened for it. If this connection leads to
+// another server than the older ones, those are closed.
 func (c *Client) proveAnew(ctx context.Context, key, channel, text string) error {
 	cn, err := c.dial(ctx, c.home.o)
 	if err != nil {
@@ -131,7 +131,6 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	return nil
 }
 
-// Follow calls f for every event of the named cache. A lost connection is a Gap,
-// and is replaced until stop is called. No event comes from a client that is
-// closed.
+// Follow calls f for every event of the named cache. A lost connection is a Gap, and is
+// replaced until stop is called. A closed client sends no events.
 func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) { return b.b.Follow(name, f) }

@@ -111,7 +111,8 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 	}
 }
 
-// gate makes a server refuse writes with the result of text, unless that is empty.
+// gate makes a server refuse writes with the result of text, unless the result is
+// empty.
 func gate(s *fakeredis.Server, text func() string) {
 	s.Gate = func(ss *fakeredis.Session, name string, _ [][]byte) bool {
 		refused := text()

@@ -18,8 +18,8 @@ import (
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// TestFunctionsOfOptionsThatPanicOrExitAreAnError: they run on goroutines that
-// are no caller's. They block nothing, for any call that makes them run.
+// TestFunctionsOfOptionsThatPanicOrExitAreAnError: they run on goroutines of
+// the client, not of callers. They block no call that makes them run.
 func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 	for name, bad := range map[string]dialFunc{
 		"panics":  func(context.Context, string, string) (net.Conn, error) { panic("hidden") },

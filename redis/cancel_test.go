@@ -187,8 +187,9 @@ func hurried(ctx context.Context, rng *rand.Rand, usual time.Duration, f func(co
 	return f(ctx)
 }
 
-// TestCancelledCallsNeverMixReplies: every reply is that of its own command,
-// also after callers have left, and callers that share a connection keep it.
+// TestCancelledCallsNeverMixReplies: every caller gets the reply to its own
+// command, also after other callers have left, and callers that share a
+// connection keep it.
 func TestCancelledCallsNeverMixReplies(t *testing.T) {
 	const calls = 500
 	all := append(sharedCalls(), ownCalls()...)

@@ -17,18 +17,17 @@
 //
 // # Many commands
 //
-// A [Pipeline] sends any number of commands in one round trip; with
-// [Pipeline.Get], [Pipeline.Set] and [Pipeline.Each], and with [Client.MGet],
-// nothing is allocated for small values. [Client.Multi] is a pipeline that the
-// server executes as a whole, and [Client.Watch] one that depends on values read
-// before.
+// A [Pipeline] sends any number of commands in one round trip. [Pipeline.Get],
+// [Pipeline.Set], [Pipeline.Each] and [Client.MGet] allocate nothing for small
+// values. [Client.Multi] is a pipeline that the server executes as a whole, and
+// [Client.Watch] one that depends on values read before.
 //
 // # Large values
 //
-// [Client.GetTo] and [Client.Stream] read a value piece by piece,
-// [Client.SetFrom] and [Body] write one so, from a reader of known or unknown
-// length. A value is never half stored. Options.MaxValue bounds values that are
-// sent, and the lengths that the client accepts in replies.
+// [Client.GetTo] and [Client.Stream] read a value piece by piece.
+// [Client.SetFrom] and [Body] write a value piece by piece, from a reader of
+// known or unknown length. A value is never half stored. Options.MaxValue bounds
+// values that are sent, and the lengths that the client accepts in replies.
 //
 // # Messages
 //
@@ -39,29 +38,29 @@
 // # Clusters
 //
 // With [Options.Cluster] the same Client speaks to a Redis Cluster: each command
-// goes to the node that serves its key, many at once to many nodes, and follows
-// a slot that moves. A call that finds a node gone, or a slot without one, is
-// repeated within its time as long as it has had no effect or only reads, so
-// that a failover costs time and no errors. Keys in several slots that must be in
-// one are [ErrCrossSlot]; a slot without a node is [ErrNoNode].
+// goes to the node that serves its key, many at once to many nodes, and follows a
+// moving slot. A call that finds a node gone, or a slot without one, is repeated
+// within its time as long as it has had no effect or only reads, so that a
+// failover costs time and no errors. Keys in several slots that must be in one
+// are [ErrCrossSlot]; a slot without a node is [ErrNoNode].
 //
 // # Sentinel
 //
 // With [Options.Sentinel] the same Client speaks to the primary that sentinels
 // name. It listens to all sentinels of the Options, and follows a failover when
 // one of them tells of it: all connections to the old primary are closed at once.
-// A server that is not a primary by its own account is not used; [ErrNoPrimary]
-// says so. Reads that were waiting are repeated at the new primary, other calls
-// that were sent fail.
+// It uses a server only if the server itself says that it is a primary; else calls
+// fail with [ErrNoPrimary]. Reads that were waiting are repeated at the new
+// primary; other calls fail if they were sent.
 //
 // # Errors
 //
 // An error reply of the server is an [*Error] and costs nothing. A failure of a
 // connection is a [*ConnError] and costs the connection. A missing key is
-// [ErrNil], a reply that is not of the type asked for [ErrType], a value that is
-// too large [ErrTooLarge], a transaction of which
-// nothing was executed [ErrAborted] or [ErrChanged]. [SafeToRetry] tells which
-// calls certainly had no effect. No error holds credentials or values.
+// [ErrNil], a reply of another type than the caller asked for [ErrType], a value
+// over the limit [ErrTooLarge], a transaction without any effect [ErrAborted] or
+// [ErrChanged]. [SafeToRetry] tells which calls certainly had no effect. No error
+// holds credentials or values.
 package redis
 
 import (
@@ -100,8 +99,9 @@ type Client struct {
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
 	question
-	// looked is when the last connection was opened that was compared, in nanoseconds
-	// since 1970, and looks are the goroutines that open one for that.
+	// looked is the time, in nanoseconds since 1970, at which a connection was last
+	// opened to compare its server with the one before. looks are the goroutines that
+	// open such connections.
 	looked atomic.Int64
 	looks  sync.WaitGroup
 
@@ -123,8 +123,8 @@ type question struct {
 	shy atomic.Int32
 }
 
-// New returns a client. It opens no connection. The error names every field of
-// o that is wrong.
+// New returns a client. It opens no connection. The error names every wrong field
+// of o.
 func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -148,8 +148,8 @@ func New(o Options) (*Client, error) {
 }
 
 // Close closes all connections and subscriptions and waits for the goroutines of
-// the client. Calls that are running fail with ErrClosed, and so do all later
-// ones. It can be called more than once; the error is always nil.
+// the client. Running calls fail with ErrClosed, and so do all later ones. It can
+// be called more than once; the error is always nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -175,23 +175,23 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Stats are counters of a [Client] since it was made, and the state of its
-// pool now; in a cluster, the sums of those of all nodes. Subscriptions and
-// connections to sentinels are not counted.
+// Stats are counters of a [Client] since it was made, and the state of its pool
+// now; in a cluster, the sums over all nodes. Subscriptions and connections to
+// sentinels are not counted.
 type Stats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
-	// Stale counts connections that were found dead when they were to be used
-	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way, or because bytes
-	// had come that no call had asked for.
+	// Stale counts idle connections that were found dead, and those closed along
+	// with a dead one. Broken counts connections closed because a call failed or
+	// was cancelled half-way, or because bytes arrived that no call had asked for.
 	Stale, Broken uint64
-	// Retried counts calls that were sent again on another connection.
+	// Retried counts calls sent again on another connection.
 	Retried uint64
-	// Open connections, those of them that are Idle, and calls Waiting.
+	// Open counts connections, Idle those of them without a call, and Waiting the
+	// calls that wait for one.
 	Open, Idle, Waiting int
 }
 
@@ -226,8 +226,8 @@ func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
 	return cn, nil
 }
 
-// meet returns the term of a connection that was dialled at a time. If it leads to
-// another server than the connections before, all of them are closed.
+// meet returns the term of a connection dialled at the given time. If the
+// connection leads to another server than the older ones, it closes all of those.
 func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, error) {
 	c.looked.Store(dialled.UnixNano())
 	run, err := cn.serverRun(ctx, c.o.DialTimeout, &c.plain)
@@ -272,9 +272,9 @@ func (c *Client) look(now time.Time) {
 // until it is not asked any more.
 const mostShy = 3
 
-// unidentified returns the error of a dial whose connection was lost before the server had
-// told its run. Some proxies end a connection upon a command that they do not know, so
-// that a server which has never told its run is not asked for ever.
+// unidentified returns the error of a dial that lost its connection before the server had
+// told its run. Some proxies end a connection upon an unknown command. So a server that
+// has never told its run is not asked for ever.
 func (c *Client) unidentified(err error) error {
 	if !lost(err) {
 		return err

@@ -180,7 +180,7 @@ func TestGreeting(t *testing.T) {
 					}
 					return
 				}
-				// Again on a second connection: the state is that of each.
+				// Again on a second connection: each connection has the state.
 				s.Drop()
 				for range 2 {
 					want := fmt.Sprint(tc.o.DB, tc.o.ClientName, !tc.old)

@@ -32,7 +32,7 @@ type cluster struct {
 	made  atomic.Uint64 // nodes so far
 
 	mu   sync.Mutex // guards below
-	gone pool.Stats // of nodes that were closed
+	gone pool.Stats // of closed nodes
 }
 
 func newCluster(o *Options, steps *resp.Steps) *cluster {

@@ -274,8 +274,8 @@ func TestCallsAtAPrimaryThatWentSilentAreFreedByItsSuccessor(t *testing.T) {
 	t.Run("nothing was sent", func(t *testing.T) { silentPrimary(t, "") })
 }
 
-// silentPrimary has a command sent over the one connection that is open, or
-// pipelines if that is empty, which want connections of their own.
+// silentPrimary sends a command over the one open connection. With an empty
+// command it sends pipelines, which need connections of their own.
 func silentPrimary(t *testing.T, command string) {
 	var mu sync.Mutex
 	var conns []*netsim.Conn

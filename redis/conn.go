@@ -65,10 +65,10 @@ func (c *conn) belong(t *term) {
 	c.leave = context.AfterFunc(t.ctx, func() { c.Socket.Close() })
 }
 
-// Received is the number of bytes that have come.
+// Received returns the number of bytes that have arrived.
 func (c *conn) Received() uint64 { return c.r.Received() }
 
-// The methods up to Look implement mux.Line, with those of Socket, so that callers
+// The methods up to Look, and the methods of Socket, implement mux.Line, so that callers
 // can share a connection.
 
 // Fill waits for bytes and takes them in.
@@ -80,8 +80,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.term.reason(err)
 }
 
-// Next returns the next reply that is complete. Pushes are dropped: they are no
-// replies.
+// Next returns the next complete reply. It drops pushes, which answer no command.
 func (c *conn) Next() ([]byte, error) {
 	for {
 		raw, err := c.r.Next()
@@ -104,8 +103,8 @@ func (c *conn) Quiet() bool {
 	return c.Silent()
 }
 
-// Look implements [mux.Line]: it looks for bytes that have come although no
-// reply is owed, in every place where they may lie.
+// Look implements [mux.Line]: it looks for unasked bytes, which came although no reply is
+// owed, in every place where they may lie.
 func (c *conn) Look(reads bool) error {
 	if c.term.over() {
 		return errDeposed
@@ -115,7 +114,8 @@ func (c *conn) Look(reads bool) error {
 	}
 	err := c.Peek.Socket()
 	for n := 0; err == pool.ErrUnasked && reads && n < mostPushes && c.Buffered() <= mostAhead && !c.Peek.Layered(); {
-		// Pushes may come at any time. Their bytes that are there are read without waiting.
+		// Pushes may come at any time. Their bytes are read as far as they have arrived,
+		// without waiting.
 		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
 			return err
 		}
@@ -125,13 +125,13 @@ func (c *conn) Look(reads bool) error {
 		err = c.Peek.Socket()
 	}
 	if err == nil && reads && c.r.Pushing() {
-		return pool.ErrUnasked // it cannot be seen what comes behind
+		return pool.ErrUnasked // the bytes behind the push cannot be seen yet
 	}
 	return err
 }
 
-// settle reads the pushes that have come without being asked for, and waits for the rest of
-// one that has begun. Nothing else may have come.
+// settle reads the pushes that have come unasked, and waits for the rest of a push that has
+// begun. Any other bytes are an error.
 func (c *conn) settle(ctx context.Context) error {
 	for range 2 * mostPushes {
 		raw, err := c.Next()
@@ -266,7 +266,7 @@ func writeError(err error, n, total int64, single bool) error {
 	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
 }
 
-// read returns the next reply. Pushes are dropped: they are no replies.
+// read returns the next reply. It drops pushes, which answer no command.
 func (c *conn) read() (v resp.Value, err error) {
 	for {
 		if v, err = c.r.Read(); err != nil {
@@ -292,9 +292,9 @@ func (c *conn) ask(put func(*conn) error) (reply Reply, err error) {
 	return newReply(v), err
 }
 
-// judge learns from a reply, and returns an error in the place of one that says that the
-// server does not know the user of the connection any more, if the call is to be repeated
-// on another one.
+// judge learns from a reply. If the reply says that the server does not know the user of
+// the connection any more, and the call can be repeated on another connection, judge
+// returns an error in place of the reply.
 func (c *conn) judge(v resp.Value) error {
 	first := c.repeatable
 	c.repeatable = false

@@ -15,8 +15,8 @@ import (
 
 // connect runs the functions of Options, dials and greets the server, on a
 // goroutine of its own. Invariant: connect returns soon after its context has
-// ended; every connection that is opened is returned or closed; a connection that
-// is returned was greeted, and owes no reply.
+// ended; every opened connection is returned or closed; a returned connection was
+// greeted, and owes no reply.
 
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {

@@ -334,7 +334,7 @@ func TestMGetOfAWrongShapeIsBroken(t *testing.T) {
 			}
 		})
 	}
-	// A push is no part of the reply and is ignored, and so is an attribute.
+	// A push does not belong to the reply and is ignored, like an attribute.
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, ">1\r\n+news\r\n*2\r\n|1\r\n+a\r\n+b\r\n$1\r\nx\r\n$-1\r\n"...)

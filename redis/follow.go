@@ -42,14 +42,15 @@ type target struct {
 	replica    bool // the first attempt may be at a replica
 }
 
-// target returns that of a command.
+// target returns the target of a command: its slot, and whether replicas may
+// answer it.
 func (k *cluster) target(name string, slot int) target {
 	reads := resp.ReadsOnly(name)
 	return target{slot: slot, repeatable: reads, replica: reads && k.o.ReplicaReads}
 }
 
 // follow makes a call where its slot is served. try is one attempt; its error
-// is that of the connection or of the server.
+// comes from the connection or from the server.
 func (k *cluster) follow(ctx context.Context, t target, try func(context.Context, route) error) error {
 	start := time.Now()
 	r, err := k.pick(t.slot, t.replica)
@@ -242,7 +243,7 @@ func (k *cluster) dismissed(err error) error {
 	return err
 }
 
-// late is the error of a call that has no time left after err.
+// late returns the error of a call that has run out of time after err.
 func late(ctx context.Context, err error) error {
 	reason := ctx.Err()
 	if caller, _ := remote.Split(ctx); caller.Err() != nil {

@@ -116,8 +116,8 @@ func TestProtocolIsSpokenAsWanted(t *testing.T) {
 	}
 }
 
-// TestConnectionsToADeposedPrimaryAreLeft: in each way in which a call learns it,
-// the next one reaches the server that has taken over.
+// TestConnectionsToADeposedPrimaryAreLeft: however a call learns of it, the next call
+// reaches the server that has taken over.
 func TestConnectionsToADeposedPrimaryAreLeft(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context, c *redis.Client) error{
 		"Set": func(ctx context.Context, c *redis.Client) error { return c.Set(ctx, "k", []byte("v"), 0) },

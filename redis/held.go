@@ -50,15 +50,15 @@ func (r route) take(attempt, ctx context.Context, name string, f func(*conn) (an
 	return held{}, err
 }
 
-// arm gives the next piece its time. An interrupt that came before, such as that
-// of the context, is not undone by it: the context is looked at afterwards.
+// arm gives the next piece its time. It does not undo an earlier interrupt, such
+// as the end of the context: arm looks at the context afterwards.
 func (h *held) arm() error {
 	h.cn.Allow(time.Now(), h.n.o.Timeout)
 	return h.ctx.Err()
 }
 
-// exchange gives f, which writes and reads, its time. Bytes that have come before
-// would be taken for the reply.
+// exchange gives f, which writes and reads, its time. It looks for unasked bytes
+// first: f would take them for the reply.
 func (h *held) exchange(f func() error) error {
 	err := h.arm()
 	if err != nil {
@@ -88,7 +88,7 @@ func (h *held) flush() error {
 	return nil
 }
 
-// look finds bytes that have come although no reply is owed.
+// look finds unasked bytes, which came although no reply is owed.
 func (h *held) look() error {
 	if err := h.cn.Look(true); err != nil {
 		return h.fail(&ConnError{Op: "read", Err: err})

@@ -376,8 +376,8 @@ func (r *rubbish) SetReadDeadline(time.Time) error  { return nil }
 func (r *rubbish) SetWriteDeadline(time.Time) error { return nil }
 func (r *rubbish) Close() error                     { return nil }
 
-// TestHostileReplyTakesLittleMemory: memory follows the bytes that have arrived,
-// and not the lengths that a reply announces.
+// TestHostileReplyTakesLittleMemory: memory grows with the bytes received, and
+// not with the lengths that a reply announces.
 func TestHostileReplyTakesLittleMemory(t *testing.T) {
 	endless := []struct {
 		name, reply string
@@ -444,8 +444,8 @@ func FuzzServerBytes(f *testing.F) {
 					ss.Hangup()
 				})
 				got := w.call(context.Background(), c)
-				// A value that is whole may come with an end of the connection
-				// that was noticed early.
+				// A whole value may come together with the end of the
+				// connection, if the end was noticed early.
 				if err != nil && got == nil {
 					t.Errorf("%s: %q accepted", w.name, raw)
 				}

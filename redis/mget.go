@@ -12,10 +12,10 @@ import (
 // Without keys nothing happens. In a cluster there is an MGET for each slot, and
 // all values are read before f is called, into memory of their own.
 //
-// When f returns an error it is not called again, and MGet returns that error
-// once the rest of the reply was read. After any other error f may have been
-// called for some of the keys. Limits such as Options.MaxReply hold for each
-// value. The time that f takes is part of that of the call.
+// When f returns an error it is not called again. MGet reads the rest of the
+// reply and returns this error. After any other error f may have been called
+// for some of the keys. Limits such as Options.MaxReply hold for each value.
+// The time that f takes counts as time of the call.
 func (c *Client) MGet(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
 	if len(keys) == 0 {
 		return nil

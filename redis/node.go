@@ -24,8 +24,8 @@ import (
 // node is one server as a client uses it.
 type node struct {
 	o    *Options      // with its address
-	addr func() string // that of the server; nil: in o
-	// terms are those of the server, or nil if it has none, as in a cluster.
+	addr func() string // the address of the server; nil: it is in o
+	// terms are the terms of the server, or nil if it has none, as in a cluster.
 	terms interface {
 		number() uint64
 		holds(ctx context.Context, number uint64) error
@@ -43,10 +43,9 @@ type node struct {
 	// the server there.
 	serial uint64
 	home   namespace.Home
-	// opened counts connections that were opened to serve calls, before they
-	// are used. A failover shows in it: no connection survives a failover. In a
-	// cluster it also counts other events that may have changed the server's
-	// role.
+	// opened counts connections opened to serve calls, before their first use. A
+	// failover shows in it: no connection survives a failover. In a cluster it also
+	// counts other events that may have changed the server's role.
 	opened atomic.Uint64
 }
 
@@ -162,18 +161,18 @@ func (n *node) renewIfUnfit(cn *conn) {
 	}
 }
 
-// renew replaces all connections after the server has said that it takes no
-// writes, or does not know the user of a connection. In the first case it is
-// no longer a primary, or has lost its replicas; a connection to the right
-// server has to be opened anew. In the second case only a new greeting helps.
+// renew replaces all connections after the server has refused writes, or has said that
+// it does not know the user of a connection. In the first case it is no longer a
+// primary, or has lost its replicas; a connection to the right server has to be opened
+// anew. In the second case only a new greeting helps.
 func (n *node) renew() {
 	if n.pool.Renew(time.Now()) {
 		n.lines.Renew()
 	}
 }
 
-// traced runs f, which sends the command c to the server, and tells Options.Trace of it. The calls
-// that are to cost nothing look for a Trace before.
+// traced runs f, which sends the command c to the server, and tells Options.Trace of it. Calls on
+// the fast path look for a Trace before, so that they cost nothing without one.
 func (n *node) traced(ctx context.Context, c remote.Command, f func() error) error {
 	if n.o.Trace == nil {
 		return f()

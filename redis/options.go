@@ -20,8 +20,8 @@ import (
 // localhost:6379.
 //
 // Options print and log without credentials, and so does all that is made of
-// them. But package fmt does not ask the value of an unexported field how to print
-// it: do not keep Options in such a field of a type that is printed.
+// them. But package fmt does not call the print methods of values in unexported
+// fields: do not keep Options in an unexported field of a printed type.
 type Options struct {
 	// Network is tcp (the default), tcp4, tcp6 or unix.
 	Network string
@@ -44,9 +44,9 @@ type Options struct {
 	// be behind their primary. It is for a Cluster. A [Tier] never reads from
 	// replicas.
 	ReplicaReads bool
-	// Username and Password are sent on every new connection. A Password
-	// without Username is that of the default user, and a Username without Password
-	// is a user that needs none. In a URL a colon is behind such a user.
+	// Username and Password are sent on every new connection. A Password without
+	// Username belongs to the default user. A Username without Password names a
+	// user that needs no password; in a URL a colon follows it.
 	Username, Password string
 	// Credentials, if set, is asked for them for each connection, so that they
 	// can change. Username and Password must be empty. ctx ends when the
@@ -65,17 +65,16 @@ type Options struct {
 	TLS *tls.Config
 	// DialContext opens connections; TLS is put on top of them. It must return
 	// soon after its context has ended: if it does not, it is left behind, and
-	// the connection that it opens is closed. The default is that of net.Dialer, but that of
-	// all addresses of a name each gets a head start of 250 ms before the next
-	// is tried beside it. In a cluster it is called with the addresses by
-	// which the nodes know each other. A connection that wraps a socket should
-	// have a method NetConn() net.Conn that returns it, as that of TLS has:
-	// without, a reply that no call has asked for is not seen while it waits
-	// there.
+	// the connection that it opens is closed. The default uses net.Dialer, but tries all
+	// addresses of a name in parallel, each with a head start of 250 ms before the next. In
+	// a cluster it is called with the addresses by which the nodes know each other. A
+	// connection that wraps a socket should have a method NetConn() net.Conn that returns
+	// the socket, as tls.Conn has. Without it, an unasked reply is not seen while it waits
+	// in the socket.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Trace, if set, is told of each command, and again of one that is repeated elsewhere
-	// in a cluster. It is not told of subscriptions, and of greetings. Package otel of this
+	// Trace, if set, is told of each command, and again of a command repeated elsewhere in
+	// a cluster. It is not told of subscriptions and greetings. Package otel of this
 	// repository has one for OpenTelemetry.
 	Trace remote.Trace
 
@@ -110,22 +109,23 @@ type Options struct {
 	MaxReply int
 }
 
-// Sentinel says which primary sentinels are asked for, and how they are reached.
-// The zero Sentinel has no name: then Addr is no sentinel. It prints and logs
-// without credentials.
+// Sentinel says for which primary sentinels are asked, and how they are reached.
+// The zero Sentinel names no primary: then Addr is a server, not a sentinel. It
+// prints and logs without credentials.
 type Sentinel struct {
 	// Primary is the name under which the sentinels watch the primary, such as
 	// mymaster.
 	Primary string
-	// Username and Password are those of the sentinels. The servers have their
-	// own in [Options].
+	// Username and Password log in at the sentinels. The servers have their own in
+	// [Options].
 	Username, Password string
 	// TLS switches encryption to the sentinels on, as Options.TLS does to the
 	// servers.
 	TLS *tls.Config
 }
 
-// forever is the longest of all times: those of a century can be added.
+// forever is the longest duration in use, a century: adding it to a time does not
+// overflow.
 const forever = 100 * 365 * 24 * time.Hour
 
 // server is the name of the server, or of all, for people.
@@ -191,7 +191,7 @@ func (o Options) at(addr string) Options {
 	return o
 }
 
-// validate reports everything that is wrong with o, defaults filled in.
+// validate reports every mistake in o, after the defaults were filled in.
 func (o Options) validate() error {
 	var errs []error
 	bad := func(wrong bool, field, text string) {
@@ -289,15 +289,14 @@ func (s Sentinel) GoString() string { return s.String() }
 //
 // Every part but the scheme, and the path for unix, may be left out. Special
 // characters in user and password are written as %XX. Errors never repeat the
-// URL; they name the parameter that is not known or has a bad value.
+// URL; they name the parameter, if it is unknown or has a bad value.
 //
-// The parameters are db; cluster=true, with hosts that are some of the nodes of
-// a cluster; sentinel=name, with hosts that are sentinels, which name the primary
-// that they watch under that name, with sentinel_username and sentinel_password
-// for them, and with TLS to all or none; protocol (2 or 3); client_name; timeout and dial_timeout; pool_size
-// for MaxConns, max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout
-// and conn_max_lifetime for MaxLifetime. Times are written as 1500ms or 2s, or in
-// seconds.
+// The parameters are db; cluster=true, where the hosts are some of the nodes of a cluster;
+// sentinel=name, where the hosts are sentinels, and name the primary that they watch under this
+// name, with sentinel_username and sentinel_password for the sentinels, and with TLS to all or
+// none; protocol (2 or 3); client_name; timeout and dial_timeout; pool_size for MaxConns,
+// max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout and conn_max_lifetime for
+// MaxLifetime. Times are written as 1500ms or 2s, or in seconds.
 func ParseURL(s string) (Options, error) {
 	e, err := resp.ParseURL(s)
 	if err != nil {

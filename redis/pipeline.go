@@ -70,7 +70,7 @@ func (p *Pipeline) Get(key string) {
 
 // Set queues a SET with a life of ttl (zero: for ever; rounded up to whole
 // milliseconds). A value of 4 KiB or more is not copied: it must stay as it is
-// until Do or Each has returned. One that is larger than Options.MaxValue makes
+// until Do or Each has returned. A value larger than Options.MaxValue makes
 // them return [ErrTooLarge].
 func (p *Pipeline) Set(key string, value []byte, ttl time.Duration) {
 	if err := p.c.o.checkSet(int64(len(value)), ttl); err != nil {
@@ -157,10 +157,10 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 // replies come in order, but for calls of scripts that the server did not know:
 // those may come last.
 //
-// When f returns an error it is not called again, and Each returns that error
-// once the other replies were read. Other errors are as for Do. The time that f
-// takes is part of that of the call. In a cluster, and for a transaction, all
-// replies are read before f is called, into memory of their own.
+// When f returns an error it is not called again. Each reads the other replies
+// and returns this error. Other errors are as for Do. The time that f takes
+// counts as time of the call. In a cluster, and for a transaction, all replies
+// are read before f is called, into memory of their own.
 func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error {
 	if p.multi || p.c.cluster != nil {
 		return p.eachOf(ctx, f)

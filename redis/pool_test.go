@@ -76,8 +76,8 @@ func TestPoolIsBounded(t *testing.T) {
 	})
 }
 
-// TestConnectionInUseIsReplacedAfterItsLifetime: also one that is never idle for
-// long, shared or not.
+// TestConnectionInUseIsReplacedAfterItsLifetime: also a connection that is never
+// idle for long, shared or not.
 func TestConnectionInUseIsReplacedAfterItsLifetime(t *testing.T) {
 	for _, u := range uses() {
 		change := func(s *fakeredis.Server, o *redis.Options) {
@@ -269,7 +269,7 @@ func TestRestartCostsNoFailedRead(t *testing.T) {
 				t.Errorf("%q, %v", v, err)
 			}
 		}
-		// The shared connection notices for the six that are idle.
+		// The shared connection notices on behalf of the six idle ones.
 		if st := c.Stats(); st.Stale != 7 || st.Retried != 1 || st.Open != 1 || s.Dials() != 8 {
 			t.Errorf("%+v, %d dials", st, s.Dials())
 		}

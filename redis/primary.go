@@ -52,12 +52,12 @@ type primary struct {
 
 	mu    sync.Mutex // guards below
 	begun bool
-	epoch int64 // the number of the configuration that has named the primary
-	// unreachable says that a connection could not be opened since the last answer.
+	epoch int64 // the number of the configuration in which sentinels named the primary
+	// unreachable: a dial has failed since the last answer.
 	unreachable bool
 	round       chan struct{} // closed when the next round of questions has ended
 	err         error         // of the last round
-	// provenAt is when the last round began that has proven the present term.
+	// provenAt is the start of the last round that proved the present term.
 	provenAt time.Time
 }
 
@@ -87,7 +87,8 @@ func (p *primary) addr() string {
 	return ""
 }
 
-// dial opens a connection to the primary. Options are those of the client.
+// dial opens a connection to the primary. It ignores its Options: they are the same as
+// p.o.
 func (p *primary) dial(ctx context.Context, _ *Options) (*conn, error) {
 	t, err := p.locate(ctx)
 	if err != nil {
@@ -107,7 +108,7 @@ func (p *primary) dial(ctx context.Context, _ *Options) (*conn, error) {
 	return cn, nil
 }
 
-// open opens a connection to the server of a term, if that is a primary.
+// open opens a connection to the server of a term, if this server is a primary.
 func (p *primary) open(ctx context.Context, t *term) (*conn, error) {
 	o := p.o.at(t.addr)
 	cn, err := connect(ctx, &o, p.steps)
@@ -221,7 +222,7 @@ func (p *primary) unreached(t *term) {
 	p.unreachable = p.unreachable || present == t
 }
 
-// known returns the last answer that was heeded.
+// known returns the last answer that heed accepted.
 func (p *primary) known() told {
 	addr := p.addr()
 	p.mu.Lock()
@@ -229,7 +230,7 @@ func (p *primary) known() told {
 	return told{addr: addr, epoch: p.epoch}
 }
 
-// serve asks one sentinel whenever that is due.
+// serve asks one sentinel whenever a question is due.
 func (p *primary) serve(s *sentinel) {
 	defer s.close()
 	for {
@@ -279,7 +280,7 @@ func (p *primary) listen(s *sentinel) {
 	}
 }
 
-// follow asks the sentinels whenever that is due, and decides by their answers.
+// follow asks the sentinels whenever a round is due, and decides by their answers.
 func (p *primary) follow() {
 	next := time.NewTimer(askEvery)
 	defer next.Stop()
@@ -314,8 +315,8 @@ func (p *primary) follow() {
 	}
 }
 
-// beginRound asks all sentinels. One that has not answered the last question is asked
-// when it has.
+// beginRound asks all sentinels. A sentinel that still owes an answer is asked after
+// it has given this answer.
 func (p *primary) beginRound() round {
 	begun := time.Now() // before the first question
 	for _, s := range p.askers {
@@ -324,8 +325,8 @@ func (p *primary) beginRound() round {
 	return round{running: true, begun: begun, late: time.After(p.o.DialTimeout / 2)}
 }
 
-// hear takes an answer in. One that is newer is heeded at once. It is a vote only in the
-// round of its question: a sentinel that was asked before the round is asked in it, too.
+// hear takes an answer in. A newer answer is heeded at once. An answer is a vote only in
+// the round of its question: a sentinel asked before the round is asked in it, too.
 func (p *primary) hear(r *round, a answered) {
 	known := p.known()
 	if a.err == nil && known.addr != "" && a.epoch > known.epoch && a.addr != known.addr {
@@ -333,7 +334,7 @@ func (p *primary) hear(r *round, a answered) {
 		p.heed(a.told, 1)
 		p.unreachable = false
 		p.mu.Unlock()
-		p.ask() // the new term is to be proven
+		p.ask() // prove the new term
 	}
 	if r.running && !a.at.Before(r.begun) {
 		r.add(a, known)
@@ -366,9 +367,9 @@ func (p *primary) conclude(r *round) {
 var errSilent = errors.New("redis: no sentinel answers")
 
 // heed begins a term if best, the newest of a number of answers, names another
-// server. An answer that is older than the one that began the present term is
-// not heeded, unless more than half of the sentinels have nothing newer, or no
-// connection can be opened. mu is held.
+// server. An older answer than the one that began the present term is not heeded,
+// unless more than half of the sentinels have nothing newer, or no connection can be
+// opened. mu is held.
 func (p *primary) heed(best told, answers int) {
 	if best.epoch < p.epoch && !p.unreachable && answers <= len(p.askers)/2 {
 		return

@@ -396,8 +396,8 @@ func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed: some proxies do. It is not
-// asked any more, and one that has told its run is asked always.
+// TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed: some proxies do. Such a
+// server is not asked any more. A server that has told its run is asked always.
 func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 	for _, ends := range []string{"EVAL", "INFO"} {
 		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {

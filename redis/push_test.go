@@ -9,7 +9,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// bigPush is a push of some 200 KB, as of many keys that are invalid at once.
+// bigPush is a push of some 200 KB, like a push about many keys that became
+// invalid at once.
 var bigPush = ">2\r\n$10\r\ninvalidate\r\n*10000\r\n" + strings.Repeat("$15\r\n123456789012345\r\n", 10_000) // read-only
 
 const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"

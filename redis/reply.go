@@ -16,9 +16,9 @@ import (
 // Errors that callers tell apart.
 var (
 	// ErrNil is returned when the server answered that there is nothing: the
-	// key is missing. An empty value is no error.
+	// key is missing. An empty value is not an error.
 	ErrNil = errors.New("redis: nil")
-	// ErrClosed is returned by everything that is used after Close.
+	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("redis: closed")
 	// ErrProtocol is in the chain of an error when the server broke the
 	// protocol or a limit of Options. The connection was closed.
@@ -39,9 +39,9 @@ func (e typeError) Error() string { return "redis: reply " + string(e) }
 func (typeError) Is(target error) bool { return target == ErrType }
 
 // Error is an error that the server answered with. The connection it came over
-// stays in use, unless the Code is READONLY or NOREPLICAS: it leads to a server
-// that is no primary, or may be none any more, so another one is opened for the
-// next call, once a second at most.
+// stays in use, unless the Code is READONLY or NOREPLICAS: its server is not a
+// primary, or may have ceased to be one. So another connection is opened for
+// the next call, once a second at most.
 type Error struct {
 	// Code is the first word, such as ERR, WRONGTYPE, LOADING, READONLY,
 	// NOSCRIPT, OOM or BUSY.
@@ -122,14 +122,14 @@ func newReply(v resp.Value) Reply {
 	return Reply{v: v}
 }
 
-// refused is the reply of a server that has refused the command.
+// refused returns the reply of a server that refused the command.
 func refused(v resp.Value) Reply { return Reply{err: serverError(v.Bytes())} }
 
 // size is about how many bytes the reply has.
 func (r Reply) size() int { return r.v.Size() }
 
 // Err returns the error of the call: an [*Error] from the server, a
-// [*ConnError], or nil. Null is no error.
+// [*ConnError], or nil. Null is not an error.
 func (r Reply) Err() error { return r.err }
 
 // IsNull reports whether the server answered that there is nothing.
@@ -144,7 +144,7 @@ func (r Reply) Ok() error {
 	return r.err
 }
 
-// mismatch is the error for a reply that is not of the wanted type.
+// mismatch returns the error for a reply of another type than the wanted one.
 func (r Reply) mismatch(want string) error {
 	switch {
 	case r.err != nil:

@@ -59,8 +59,8 @@ func (r *round) most(n int, addr string) bool {
 	return addr != "" && votes > n/2
 }
 
-// telling returns the error of two sentinels that says more: an answer that is of
-// no use says more than none.
+// telling returns the more telling of the errors of two sentinels: a useless answer
+// says more than none.
 func telling(a, b error) error {
 	if a == nil || errors.Is(b, ErrNoPrimary) || !errors.Is(a, ErrNoPrimary) && errors.Is(b, ErrProtocol) {
 		return b

@@ -143,7 +143,8 @@ func (r route) doEither(ctx context.Context, name string, args []any) Reply {
 	return reply
 }
 
-// eval is Client.Eval of a script with this digest. weight is that of the arguments.
+// eval is Client.Eval of a script with this digest. weight is the size of the
+// arguments.
 func (r route) eval(ctx context.Context, name, digest string, weight int, put func([]byte) ([]byte, error)) (reply Reply) {
 	if r.n.o.Trace == nil {
 		return r.evalEither(ctx, name, weight, put)
@@ -210,12 +211,12 @@ func (r route) ask(ctx context.Context, name string, put func(*conn) error) (rep
 	return reply
 }
 
-// run is node.run, with ASKING before it if that is needed.
+// run is node.run, with ASKING before it if the route asks.
 func (r route) run(ctx context.Context, name string, f func(*conn) error) error {
 	return r.n.run(ctx, name, r.afterAsking(f))
 }
 
-// afterAsking returns f, with ASKING before it if that is needed.
+// afterAsking returns f, with ASKING before it if the route asks.
 func (r route) afterAsking(f func(*conn) error) func(*conn) error {
 	if !r.asking {
 		return f

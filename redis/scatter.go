@@ -16,8 +16,8 @@ import (
 // one node are sent in their order; an error says that nothing was sent only if no
 // command may have had an effect.
 
-// commandInfo is the knowledge about one of several commands that is needed to
-// send them to several nodes.
+// commandInfo is the knowledge about one of several commands, as far as sending
+// them to several nodes needs it.
 type commandInfo struct {
 	slot  int // negative: any node
 	reads bool
@@ -144,7 +144,7 @@ func joinValues(n int, of [][]int, replies []Reply) Reply {
 // to the others.
 const errParts = typeError("to a part of a command is of another kind than asked for")
 
-// pendingCommand is one of the commands that have no reply yet.
+// pendingCommand is one of the commands without a reply.
 type pendingCommand struct {
 	*commandInfo
 	at   int // its place among all
@@ -206,8 +206,8 @@ func partError(err error, cmds []commandInfo, replies []Reply) error {
 	return err
 }
 
-// asSent returns err, if there is one, as that of a call that may have been
-// carried out.
+// asSent returns err, if there is one, as the error of a call that the server may
+// have carried out.
 func asSent(err error) error {
 	if err == nil || !SafeToRetry(err) {
 		return err
@@ -219,8 +219,8 @@ func asSent(err error) error {
 	return &ConnError{Op: "route", Sent: true, Err: err}
 }
 
-// unfinished returns the commands that have to be sent again, in order, and
-// whether a pause comes first. The others have their replies.
+// unfinished returns the commands to send again, in order, and whether a pause
+// comes first. The others have their replies.
 func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, wait bool) {
 	for _, c := range sent {
 		if c.err == nil {

@@ -58,7 +58,7 @@ func (c *Client) eval(ctx context.Context, name, digest, script string, keys []s
 // Eval queues a call of a script. Arguments are copied. If the server does not
 // know the script, the call is repeated with the script's text after all other
 // commands of the pipeline; in a transaction the text is always sent. In a
-// cluster the keys are subject to the same rule as those of [Client.Eval].
+// cluster the keys are subject to the same rule as the keys of [Client.Eval].
 func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 	slot := -1
 	err := p.c.o.checkSizes(args)

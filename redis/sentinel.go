@@ -46,7 +46,8 @@ type told struct {
 	epoch int64
 }
 
-// sentinel is one sentinel, which is asked over a connection that is kept.
+// sentinel is one sentinel, asked over a connection that stays open between
+// questions.
 type sentinel struct {
 	o     *Options
 	steps *resp.Steps
@@ -71,9 +72,9 @@ func (s *sentinel) close() {
 	}
 }
 
-// ask asks for the primary. known is the last answer of all sentinels: one that
-// repeats its address has its number. A connection that was kept may have died long
-// ago, so that the question is asked again over another one.
+// ask asks for the primary. known is the last answer of all sentinels: an answer
+// that repeats its address has its number. A kept connection may have died long
+// ago; then the question is asked again over another one.
 func (s *sentinel) ask(ctx context.Context, known told) (told, error) {
 	kept := s.cn != nil
 	t, err := s.askOnce(ctx, known)
@@ -83,8 +84,8 @@ func (s *sentinel) ask(ctx context.Context, known told) (told, error) {
 	return t, err
 }
 
-// askOnce asks for the address, and if that is another one for the number and then for
-// the address again: if a failover comes in between, the address is newer than its
+// askOnce asks for the address. If the address is new, it asks for the number and then
+// for the address again: if a failover comes in between, the address is newer than its
 // number, which is harmless.
 func (s *sentinel) askOnce(ctx context.Context, known told) (t told, err error) {
 	if t.addr, err = s.address(ctx); err != nil || t.addr == known.addr {
@@ -165,7 +166,7 @@ func primaryAddr(v resp.Value) (string, error) {
 	return net.JoinHostPort(parts[0], parts[1]), nil
 }
 
-// plausible reports whether a host and a port can be those of a server.
+// plausible reports whether a host and a port can belong to a server.
 func plausible(host, port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	odd := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/@[]", r) }

@@ -195,7 +195,8 @@ func TestSilentAndDeadSentinelsAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestPrimaryIsUsedWithoutSentinels: those that were there once.
+// TestPrimaryIsUsedWithoutSentinels: the sentinels named the primary once and are
+// gone.
 func TestPrimaryIsUsedWithoutSentinels(t *testing.T) {
 	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
 		mustSet(t, c, "k", "v")
@@ -275,8 +276,8 @@ func TestSlowAnswersAreWaitedForIfTheFastOneIsOld(t *testing.T) {
 	})
 }
 
-// TestReplicaIsNeverUsed: neither one that the sentinels name, nor a primary that
-// was demoted by hand.
+// TestReplicaIsNeverUsed: neither a replica that the sentinels name, nor a primary
+// demoted by hand.
 func TestReplicaIsNeverUsed(t *testing.T) {
 	for _, roleless := range []bool{false, true} {
 		watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
@@ -432,8 +433,8 @@ func TestFloodOfMessagesIsBounded(t *testing.T) {
 	})
 }
 
-// TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS: neither side sees those of the
-// other.
+// TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS: neither side sees the
+// credentials of the other.
 func TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	config, err := fakeredis.TLS()
 	if err != nil {

@@ -36,8 +36,7 @@ type command struct {
 	mux.Ticket
 	// key is the name by which the size of the reply is remembered.
 	key string
-	// text is the command as it is sent, raw a reply that was not taken apart
-	// yet.
+	// text is the command as it is sent, raw a reply before it is taken apart.
 	text, raw []byte
 	// get says that a string is appended to dst.
 	get bool
@@ -55,7 +54,8 @@ type answer struct {
 	dst   []byte
 	value resp.Value
 	size  int
-	// loan is the command whose memory value shares; nil: value has its own.
+	// loan is the command that lends its memory to value; nil: value has its
+	// own.
 	loan *command
 }
 
@@ -99,9 +99,9 @@ func (n *node) free(c *command) {
 	n.commands.Put(c)
 }
 
-// share sends c over the shared connection; name is that of the command. If the
-// connection was found dead before the reply came, and the command either was
-// not sent or only reads, it is sent once more. c belongs to share.
+// share sends c over the shared connection; name is the name of its command. If
+// the connection dies before the reply, and the command either was not sent or
+// only reads, share sends it once more. c belongs to share.
 func (n *node) share(ctx context.Context, name string, c *command, now time.Time) (answer, error) {
 	if len(c.text) > small {
 		n.free(c)
@@ -131,7 +131,7 @@ func (n *node) share(ctx context.Context, name string, c *command, now time.Time
 	}
 }
 
-// copy returns a command that is to be sent instead of c.
+// copy returns a command to send instead of c.
 func (c *command) copy() *command {
 	d := &command{key: c.key, text: bytes.Clone(c.text), get: c.get, lend: c.lend, node: c.node, answer: answer{dst: c.dst}}
 	d.Until = c.Until

@@ -50,8 +50,8 @@ func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
 	})
 }
 
-// TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn: also a key that was never
-// read before, and no more when its values have become small.
+// TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn: also a key never read
+// before, and no more once its values have become small.
 func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		on := connections(s)

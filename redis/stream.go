@@ -11,11 +11,11 @@ import (
 	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
-// Stream is a string reply that is read piece by piece. It holds a connection
-// until Close. It is for one caller at a time.
+// Stream is a string reply, read piece by piece. It holds a connection until Close. It
+// is for one caller at a time.
 //
-// Options.Timeout bounds each piece and not the whole; the context given to
-// the call that made the stream bounds the whole.
+// Options.Timeout bounds each piece and not the whole. The whole is bounded by the
+// context of the call that made the stream.
 type Stream struct {
 	held
 	size, left int64
@@ -216,7 +216,7 @@ func (s *Stream) Close() error {
 
 // GetTo copies the value of key to w piece by piece, and returns how many
 // bytes w took. A missing key is [ErrNil]; nothing is written then. After an
-// error in the middle w has a part of the value. Nothing is allocated. A value that is
+// error in the middle w has a part of the value. Nothing is allocated. A value
 // expected to be small comes over the shared connection, and is one Write.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, error) {
 	if c.cluster == nil {
@@ -287,8 +287,8 @@ func (r route) startCopyEither(attempt, ctx context.Context, key string) (v copy
 	return v, err
 }
 
-// noteStreamed learns from the size of a value that is written to somewhere else: one that
-// the buffer of a connection cannot hold needs no memory over a connection of its own.
+// noteStreamed learns from the size of a value copied to a writer: a value too large for
+// the buffer of a connection needs no memory over a connection of its own.
 func (n *node) noteStreamed(key string, size int64) {
 	if size > streamFrom {
 		size = math.MaxInt32
@@ -319,9 +319,9 @@ func (v *copying) writeTo(w io.Writer) (int64, error) {
 // a [Body], also if r fails or n is negative. More than
 // Options.MaxValue is [ErrTooLarge], and nothing is sent.
 //
-// In a cluster, a value that is longer than 64 KiB is sent to the node that has
-// just said that it serves the key. If the slot moves meanwhile, nothing is
-// stored and the error is one that [SafeToRetry] knows.
+// In a cluster, a value longer than 64 KiB is sent to a node that has just
+// confirmed that it serves the key. If the slot moves meanwhile, nothing is stored
+// and [SafeToRetry] reports true for the error.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
 	if err := c.o.checkSet(n, ttl); err != nil {
 		return err

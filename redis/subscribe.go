@@ -14,7 +14,7 @@ type EventKind uint8
 
 const (
 	// Subscribed: the server has acknowledged all channels, for the first time
-	// or again; messages that are published from here on arrive.
+	// or again; messages published from here on arrive.
 	Subscribed = EventKind(pubsub.Subscribed)
 	// Received: a message.
 	Received = EventKind(pubsub.Received)
@@ -26,12 +26,12 @@ const (
 // Event is one thing that happened to a subscription.
 type Event struct {
 	Kind EventKind
-	// Channel and Payload are those of a message. The payload belongs to the
+	// Channel and Payload are set for a message. The payload belongs to the
 	// receiver.
 	Channel string
 	Payload []byte
 	// Pattern is the pattern that the channel has matched, if the subscription is
-	// one to patterns.
+	// to patterns.
 	Pattern string
 	// Err is the reason of a gap.
 	Err error
@@ -41,9 +41,8 @@ type Event struct {
 // connection and replaces it when it fails, for as long as it takes; each time
 // messages may have been lost it says so with a [Gap].
 //
-// Its events are queued up to a bound. If they are not taken in time, all that
-// are queued are dropped for a Gap and, if the connection is well, a
-// Subscribed.
+// Its events are queued up to a bound. If they are not taken in time, a Gap
+// replaces all queued events; a Subscribed follows it if the connection is well.
 type Subscription struct {
 	s *pubsub.Subscription
 }
@@ -54,9 +53,9 @@ var errNoChannels = errors.New("redis: subscription: channels missing")
 // event says that the server has agreed. The subscription lives until ctx
 // ends, [Subscription.Close] is called or the client is closed.
 //
-// In a cluster it is at the node that serves the slot of the first channel, if
-// that can be reached, which is where [Client.Do] sends a PUBLISH on it. Messages
-// that are published at other nodes arrive too.
+// In a cluster the subscription is at the node that serves the slot of the first
+// channel, if this node can be reached: [Client.Do] sends a PUBLISH on the
+// channel there. Messages published at other nodes arrive too.
 func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	if len(channels) == 0 {
 		return nil, errNoChannels
@@ -175,8 +174,8 @@ type subscriber struct {
 	addr string
 }
 
-// Wait implements pubsub.Conn. A node that is no longer part of its cluster may
-// live on, and receives no messages.
+// Wait implements pubsub.Conn. A node that has left its cluster may live on, and
+// receives no messages.
 func (s subscriber) Wait() error {
 	if k := s.c.cluster; k != nil {
 		if v := k.fleet.View(); v != nil && !v.Known(s.addr) {

@@ -62,7 +62,8 @@ func TestSubscription(t *testing.T) {
 				c.Do(t.Context(), "PUBLISH", "b", "")
 				want(t, sub, redis.Received, "a:1")
 				want(t, sub, redis.Received, "b")
-				// Silence is no reason to part; the server is asked meanwhile.
+				// Silence does not end the connection; the client pings the
+				// server meanwhile.
 				none(t, sub, 10*time.Second)
 				if n := s.Calls("PING"); n < 8 || n > 10 {
 					t.Errorf("%d pings in 10 s of silence", n)

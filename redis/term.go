@@ -12,12 +12,12 @@ import (
 
 // A term is the time for which one server answers for an address, or is the primary
 // that sentinels name. It is running or over. Invariant: one term runs at a time; a
-// connection belongs to the term in which it was opened, and is closed when that is
-// over; no call begins on it then. So no two connections lead to two servers, as far
-// as servers tell their run.
+// connection belongs to the term in which it was opened, and is closed at the end of
+// this term; no call begins on it then. So no two connections lead to two servers, as
+// far as servers tell their run.
 
-// errDeposed is the reason when a connection was closed because another server has
-// taken over. It is a [remote.ErrMoved], and read-only.
+// errDeposed is the reason for a connection closed because another server has taken
+// over. It is a [remote.ErrMoved], and read-only.
 var errDeposed error = deposed{}
 
 type deposed struct{}
@@ -105,10 +105,10 @@ func (s *terms) first(addr string) *term {
 	return s.now
 }
 
-// meet returns the term to which a connection belongs that was dialled at a time, to a
-// server with that run: the present one, or a new one if it is another server. Without
-// a run it is the present one. It returns nil if the dial was begun in a term that is
-// over, and may lead to the server from before.
+// meet returns the term of a connection dialled at the given time to a server with the
+// given run: the present term, or a new one for another server. Without a run it is
+// the present term. It returns nil if the dial began in an earlier term, because it
+// may lead to the earlier server.
 func (s *terms) meet(dialled time.Time, run string) *term {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,12 +137,11 @@ func (errUnproven) Is(target error) bool {
 	return target == remote.ErrMoved || target == remote.ErrRefused
 }
 
-// unproven is the error of an operation that was confirmed in a term which is over, or
-// may be.
+// unproven returns the error of an operation confirmed in a term that may be over.
 func unproven(err error) error { return &ConnError{Op: "read", Sent: true, Err: errUnproven{err}} }
 
-// holds returns an error if the term with a number is over. Zero is the time before the
-// first one.
+// holds returns an error if the term with a number is over. Zero stands for the time
+// before the first term.
 func (s *terms) holds(_ context.Context, number uint64) error {
 	if s.number() != max(number, 1) {
 		return unproven(errDeposed)

@@ -13,7 +13,7 @@ import (
 // number of caches: each binds its own part by its name. It has all abilities that
 // package remote describes:
 //
-//	Get, Tags                      one HMGET each; of a value that the caller has, its
+//	Get, Tags                      one HMGET each; for a value that the caller has, its
 //	                               state, and the value only if it is another one
 //	Acquire, Put, Drop, Extend,    one script for each key; a batch is one round
 //	Renew, Release                 trip to each server
@@ -31,9 +31,9 @@ import (
 // states. All changes are scripts, so the server that stores a value decides
 // whether it may be stored; internal/redis/layout describes both.
 //
-// An instance reads the namespace state, which decides whether a value in it is
-// valid, when its knowledge is a second old, together with the read that is due
-// then, and whenever a connection was opened since: a new connection may lead to
+// The namespace state decides whether a value is valid. An instance reads it
+// again together with the next read of a value, once its knowledge is a second
+// old, and whenever a connection was opened since: a new connection may lead to
 // a server that has taken over, or has lost something. Values from before a
 // restart, a failover or the return to an older snapshot are absent.
 //
@@ -47,30 +47,30 @@ import (
 // side by side with instances that use scripts. A change then takes two round
 // trips or three instead of one, and a batch takes them for each of its keys;
 // instances that write to one key or lane at once make each other try again; and
-// a server that is out of memory refuses drops too. Where WATCH, MULTI and EXEC
-// are not permitted either, nothing can be stored or dropped. Probe tells.
+// a server without free memory refuses drops too. Where WATCH, MULTI and EXEC are
+// not permitted either, nothing can be stored or dropped. Probe tells.
 //
 // # Rights
 //
 // A user of Redis needs the rights of ACL SETUSER … ~strata:* &strata:* +@read
 // +@write +@fast +@scripting +@transaction +@pubsub +@connection, and to INFO
-// and CLUSTER. Since Redis 7 a user has no right to any channel unless it is
-// given: then no drop can be announced, and so none succeeds.
+// and CLUSTER. Since Redis 7 a user has no right to any channel by default:
+// without &strata:* no drop can be announced, and so none succeeds.
 //
 // # On a cluster
 //
 // A lane's keys are in one slot, the namespace state and its tags in another.
-// Values carry, beside the namespace state, which server gave the lease and in
-// which of its lives: those from before a failover of that server, and those of
-// a slot that has moved, are absent. While a slot is being moved, drops of keys
-// in it that hold nothing wait until that is over. A [Bus] on the same cluster
-// receives the drops of all nodes.
+// Values carry, beside the namespace state, the server that gave the lease, and
+// its life at that time: values from before a failover of this server, and
+// values of a slot that has moved, are absent. While a slot moves, drops of its
+// empty keys wait for the end of the move. A [Bus] on the same cluster receives
+// the drops of all nodes.
 type Tier struct {
 	*base
 	health *logthrottle.Servers
 }
 
-// base has the methods that this package's tier shares with that of
+// base has the methods that the tier of this package shares with the tier of
 // contrib/goredis.
 type base = tier.Tier
 

@@ -43,7 +43,8 @@ func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, h
 	return v, err
 }
 
-// look has the client see whether the server is the same still, if that is due.
+// look makes the client check whether the server is still the same, if a check
+// is due.
 func (s tierServer) look(now time.Time) {
 	if s.r.n.look != nil {
 		s.r.n.look(now)

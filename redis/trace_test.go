@@ -58,7 +58,7 @@ func (r *traces) expect(t *testing.T, want ...string) {
 	r.lines = nil
 }
 
-// traced runs f with a client whose commands are traced.
+// traced runs f with a client that traces its commands.
 func traced(t *testing.T, f func(t *testing.T, r *traces, s *fakeredis.Server, c *redis.Client)) {
 	t.Helper()
 	r := &traces{}

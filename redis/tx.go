@@ -24,9 +24,9 @@ func (c *Client) Multi() *Pipeline {
 	return p
 }
 
-// Tx is a transaction that is being prepared while keys are watched. It is
-// valid until the function that [Client.Watch] has called returns, and for one
-// caller at a time.
+// Tx is a transaction in preparation, while the server watches its keys. It is
+// valid until the function given to [Client.Watch] returns, and for one caller
+// at a time.
 type Tx struct {
 	held
 	at    route
@@ -40,9 +40,9 @@ type Tx struct {
 // returns their replies, or [ErrChanged]: then begin again, for as long as that
 // makes sense. If f returns an error or queues nothing, nothing is executed.
 //
-// It holds a connection of its own. Options.Timeout bounds each command and not
-// the whole; ctx bounds the whole. In a cluster all keys, also those of the
-// commands, must be in one slot.
+// It holds a connection of its own. Options.Timeout bounds each command, ctx
+// the whole. In a cluster all keys, also the keys of the queued commands, must
+// be in one slot.
 func (c *Client) Watch(ctx context.Context, keys []string, f func(*Tx) error) ([]Reply, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("redis: transaction: keys to watch missing")
@@ -177,8 +177,9 @@ func (t *Tx) ask(args ...any) Reply {
 	return reply
 }
 
-// talk has f write and read where the keys are: to a server that has not got
-// their slot yet, ASKING holds for one command or transaction.
+// talk makes f write and read where the keys are. ASKING comes first for a
+// server that does not own their slot yet; it holds for one command or
+// transaction.
 func (t *Tx) talk(f func(*conn) error) error {
 	return t.exchange(func() error { return t.at.afterAsking(f)(t.cn) })
 }

@@ -160,7 +160,7 @@ func (o *outlet) say(p []byte) error {
 	return err
 }
 
-// say sends bytes over all connections that have been used, unasked.
+// say sends unasked bytes over all used connections.
 func (f *front) say(raw string) {
 	f.mu.Lock()
 	open := slices.Collect(maps.Keys(f.open))

@@ -4,15 +4,15 @@
 // A subscription tells nothing about its server: a demoted primary that has
 // lost its new primary keeps its subscribers, and so does a primary that was
 // cut off from its replicas. So a bus publishes on a channel of its own, about
-// once a second, in a transaction that only a server that takes writes
-// executes, over the connections of writes. A message that comes back proves
-// that the messages of others come too. Followers are Connected from the first
-// proof on. When none has come for [SilentAfter], they get a Gap, and the bus
-// opens another connection.
+// once a second, over the connections of writes, in a transaction that only a
+// server open to writes executes. A message that comes back proves that the
+// messages of others come too. Followers are Connected from the first proof on.
+// When none has come for [SilentAfter], they get a Gap, and the bus opens another
+// connection.
 //
-// The connections of writes and of the subscription may lead to a server that is
-// no longer behind its address. So each third message goes over a connection that
-// was opened for it, if the client can do that.
+// The connections of writes and of the subscription may lead to a deposed server,
+// which lives on although its address leads elsewhere by now. So each third
+// message goes over a connection opened for it, if the client can open one.
 //
 // Invariant: a follower gets messages only between a Connected and the next
 // Gap.
@@ -61,8 +61,8 @@ type Config struct {
 	Subscribe func(ctx context.Context, key, channel string) (*pubsub.Subscription, error)
 	// Prove publishes a message by [Prove], with its text.
 	Prove func(ctx context.Context, key, channel, text string) error
-	// Fresh, if set, is Prove over a connection that is opened for it, and Astray is
-	// called if such messages do not arrive: it gives up the connections of writes.
+	// Fresh, if set, is Prove over a connection opened for it. Astray is called if
+	// such messages do not arrive: it gives up the connections of writes.
 	Fresh  func(ctx context.Context, key, channel, text string) error
 	Astray func()
 }
@@ -82,7 +82,7 @@ func New(o Config) *Bus { return &Bus{o: o} }
 // life is the time from the first follower to the last.
 type life struct {
 	o      Config
-	key    string // the first channel that was followed
+	key    string // the first channel with a follower
 	echo   string // the bus's own channel
 	sub    *pubsub.Subscription
 	cancel context.CancelFunc
@@ -98,10 +98,10 @@ type life struct {
 	subscribed, proven bool
 	heardAt            time.Time
 	unproven           error // why the last attempt to publish to itself failed
-	// freshAt is when the first message was sent over a new connection of which none
-	// has come back since; zero if there is none.
+	// freshAt is the time of the first message over a new connection, if no such
+	// message has come back since; else zero.
 	freshAt time.Time
-	proofs  int // messages to itself that were sent
+	proofs  int // messages sent to itself
 }
 
 // follower is one call of Follow.
@@ -116,7 +116,7 @@ type follower struct {
 }
 
 // Follow calls f for each event of the named cache, until stop is called.
-// Without a subscription there are no events.
+// Without a subscription it gets no events.
 func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	fl := &follower{name: name, tell: f}
 	channel := b.o.Channel(name)
@@ -268,9 +268,9 @@ func (l *life) wake() {
 	}
 }
 
-// acknowledged notes that the server has agreed to a channel. Followers of the
-// channel that are not Connected yet are told so, if messages were proved to
-// arrive.
+// acknowledged notes that the server has agreed to a channel. It tells followers
+// of the channel that they are Connected, unless they know, if messages were
+// proved to arrive.
 func (l *life) acknowledged(channel string) {
 	var told []*follower
 	l.mu.Lock()
@@ -367,7 +367,8 @@ func (l *life) prove(ctx context.Context) {
 	}
 }
 
-// proveOnce publishes if that is due, and returns the time until the next call.
+// proveOnce publishes if a message is due, and returns the time until the next
+// call.
 func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
 	begun := time.Now()
 	l.mu.Lock()
@@ -400,9 +401,9 @@ func (l *life) giveUp(err error) {
 	l.sub.Renew(err)
 }
 
-// publish publishes to itself. A transaction that is not executed sends no message,
-// and its absence is noticed. If no new connection can be opened, the present ones may
-// be as good as before.
+// publish publishes to itself. A refused transaction sends no message, and the absence
+// of the message is noticed. If no new connection can be opened, it uses the present
+// ones, which may be as good as before.
 func (l *life) publish(ctx context.Context, now time.Time) {
 	l.proofs++
 	if l.o.Fresh != nil && l.proofs%freshly == 0 {

@@ -54,7 +54,7 @@ func refusal(text string) error {
 }
 
 // believed reports whether a server that has refused a write for this reason may
-// be the primary all the same.
+// still be the primary.
 func believed(refused string) bool {
 	code, _, _ := strings.Cut(refused, " ")
 	switch code {

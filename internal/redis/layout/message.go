@@ -1,7 +1,7 @@
 // The messages of the bus as text. Clients write them whole, or the beginning, to
 // which scripts add the lane versions or the count.
-// Invariant: a text that is no message of this version is refused whole; a key may
-// have any bytes.
+// Invariant: a text is a message of this version, or refused whole; a key may have
+// any bytes.
 
 package layout
 
@@ -110,8 +110,8 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	return m, true
 }
 
-// Unmade is the version of a lane without a key: of one that has had no drop yet, on a server
-// that has removed no keys. The message of its first drop has 0.0 in the place of it.
+// Unmade is the version of a lane without a key: the lane has had no drop yet, and the server
+// has removed no keys. The message of its first drop has 0.0 in place of Unmade.
 var Unmade = remote.LaneVersion{Nonce: 1} // read-only
 
 // LaneVersion is the version of a lane as text.

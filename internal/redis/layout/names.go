@@ -1,4 +1,4 @@
-// Package layout is the form of everything that strata keeps in Redis or sends
+// Package layout is the form of the data that strata keeps in Redis or sends
 // there: the names of keys, the fields of an entry, the messages on the bus, and
 // the scripts that decide whether a value may be stored. It knows no connections.
 //
@@ -17,18 +17,18 @@
 //	strata:{name}word         the namespace state: epoch, drops, expiries, clock, authority
 //	strata:{name}tags         the table of tags: floor, d:<tag>, e:<tag>
 //
-// The token of a lease is odd, that of a drop even: each has a script that
-// stores under it. The client writes the ends of leases and values. It knows the
-// server's clock from the namespace state, and errs towards early ends; the
+// The token of a lease is odd, the token of a drop even: each kind has a script
+// that stores under it. The client writes the ends of leases and values. It knows
+// the server's clock from the namespace state, and errs towards early ends; the
 // server's clock decides whether something has ended. Leases and holds carry their
-// length, so that they get no longer when that clock is set back.
+// length, so that they get no longer when the server's clock is set back.
 //
 // A lane is a slice of a cache's keys in which drops have an order. It lives in
 // one slot of a cluster. Each drop of a key gives its lane another version.
 //
-// In a cluster one server has the slot of {name:lane} and another that of {name}.
-// (A name that is empty, or begins with a brace, has strata0:{0 in front of it,
-// because empty braces do not keep keys together.)
+// In a cluster one server has the slot of {name:lane} and another the slot of
+// {name}. (An empty name, and a name that begins with a brace, has strata0:{0 in
+// front of it, because empty braces do not keep keys together.)
 //
 // The namespace state is "epoch.drops.expiries"; in a cluster values carry
 // "epoch@server.drops.expiries", with the server that granted the lease. A value
@@ -38,9 +38,9 @@
 // was written by another authority. The authority is the run of a server and the
 // history that it replicates.
 //
-// The clock counts drops of tags. The table of tags has the clock of the last
-// hard drop of each tag and of the last soft one. Its floor is the clock at which
-// the table was made: unknown tags count as dropped then.
+// The clock counts drops of tags. The table of tags has the clocks of the last
+// hard drop and of the last soft drop of each tag. Its floor is the clock at
+// which the table was made: an unknown tag counts as dropped at the floor.
 package layout
 
 import (
@@ -60,9 +60,9 @@ type Names struct {
 	// Namespace and Tags are the keys of the namespace state and of the table
 	// of tags. Channel is the channel of the bus.
 	Namespace, Tags, Channel string
-	// Schema is the part of field names for the value type. Value and State are
-	// the fields of a value, Earlier that of its earlier ids, Lease and Awaited those of the
-	// lease on it.
+	// Schema is the part of field names for the value type. Value and State are the fields
+	// of a value, Earlier is the field of its earlier ids, Lease and Awaited are the fields
+	// of the lease on it.
 	Schema, Value, State, Earlier, Lease, Awaited string
 
 	// Ended is the message that a lease has ended, up to the key.
@@ -99,9 +99,10 @@ func NewNames(s remote.Space, db int) Names {
 	return n
 }
 
-// Channel is the pub/sub channel of a cache. Channels belong to a whole server,
-// keys to one of its databases, so the name has the database in it, unless that
-// is 0. No name of a cache has braces.
+// Channel returns the pub/sub channel of a cache. Channels belong to a whole
+// server, keys to one of its databases. So the channel names the database, unless
+// it is 0. The braces keep it apart from other channels: the name of a cache has
+// none.
 func Channel(name string, db int) string {
 	if db == 0 {
 		return "strata:" + name

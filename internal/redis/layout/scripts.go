@@ -40,10 +40,10 @@ func Namespace() string { return space + namespace }
 // DropAll is the script that drops everything.
 func DropAll() string { return space + dropAll }
 
-// DropTags is the script that drops tags. It makes the table of tags if that is
-// missing.
+// DropTags is the script that drops tags. It makes the table of tags if the
+// table is missing.
 func DropTags() string { return space + dropTags }
 
-// MaxTags is the number of drops of tags that are kept. Beyond it all are
-// forgotten, and count as having just happened.
+// MaxTags bounds the drops of tags in the table. Beyond it the server forgets
+// all of them, and every tag counts as just dropped.
 const MaxTags = 100_000

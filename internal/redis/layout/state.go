@@ -77,7 +77,7 @@ func Held(v *entryrules.Value, namespace string, now int64) remote.Held {
 	return remote.Held{ID: remote.ID(r.ID), Data: v.Data, Same: v.Same, Fresh: millis(r.Fresh), Left: millis(r.Left), Soft: r.Soft, All: r.All}
 }
 
-// millis is n milliseconds, or the longest duration if that is less.
+// millis returns n milliseconds, at most maxHold: a larger n would overflow.
 func millis(n int64) time.Duration {
 	return time.Duration(min(n, maxHold)) * time.Millisecond
 }

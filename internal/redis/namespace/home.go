@@ -1,8 +1,7 @@
 // The reports of servers that have lanes of a namespace, in a cluster. A report is
-// young, due, or stale knowledge, as a namespace state is.
-// Invariant: a value is judged by the namespace state and by the report of the
-// server that serves it. It is absent if that server did not grant its lease in the
-// same run.
+// young, due, or stale knowledge, like a namespace state. Invariant: a value is
+// judged by the namespace state and by the report of the server that serves it.
+// The value is absent if this server did not grant its lease in the same run.
 
 package namespace
 
@@ -28,8 +27,7 @@ type Server struct {
 	// request was sent, and Heard, when the reply had arrived.
 	Clock        int64
 	Asked, Heard time.Time
-	// Opened is the number of connections that had been opened when the request
-	// was sent.
+	// Opened is the number of connections opened before the request was sent.
 	Opened uint64
 }
 
@@ -118,8 +116,8 @@ func (h *Home) judge(s *Server, of *Holder, space *State) *State {
 	return ns
 }
 
-// Digest is a short name for the authority that a server reports, or empty if
-// that is empty.
+// Digest returns a short name for the authority that a server reports, or nothing
+// for an empty authority.
 func Digest(authority string) string {
 	if authority == "" {
 		return ""

@@ -23,7 +23,7 @@ const Age = time.Second
 // State is a namespace state as a server has reported it. It does not change
 // once it is in a [Holder].
 type State struct {
-	// Epoch, Drops, Expiries and Clock are those of the namespace.
+	// Epoch, Drops, Expiries and Clock are the counters of the namespace.
 	Epoch                  string
 	Drops, Expiries, Clock uint64
 	// Text is the part that values carry.
@@ -32,8 +32,7 @@ type State struct {
 	// request was sent, and Heard, when the reply had arrived.
 	Server       int64
 	Asked, Heard time.Time
-	// Opened is the number of connections that had been opened when the request
-	// was sent.
+	// Opened is the number of connections opened before the request was sent.
 	Opened uint64
 }
 
@@ -55,8 +54,8 @@ func (ns *State) Now(t time.Time) int64 {
 	return ns.Server + t.Sub(ns.Asked).Milliseconds() + 1
 }
 
-// Past is the server's clock in ms when the local one shows t, or a time before
-// it, by no more than a round trip. Ends that are computed from it are early
+// Past returns the server's clock, in ms, at the local time t. The result is too
+// early by a round trip at most, and never too late: ends computed from it are early
 // rather than late.
 func (ns *State) Past(t time.Time) int64 {
 	return ns.Server + t.Sub(ns.Heard).Milliseconds() - 1
@@ -82,19 +81,20 @@ func (ns *State) supersedes(old *State) bool {
 // read a newer one. The zero Holder has none.
 type Holder struct {
 	state    atomic.Pointer[State]
-	rechecks atomic.Pointer[time.Time] // states that were requested before it are not used
+	rechecks atomic.Pointer[time.Time] // states requested before it are not used
 	asking   atomic.Bool
 	moves    atomic.Uint64
 	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0, or never
 	missed   atomic.Pointer[time.Time]
 }
 
-// never is no number of connections.
+// never is a mark in Holder.met; it is never a number of connections.
 const never = 1<<64 - 1
 
 // Meet is called at a drop, and reports whether another connection was opened since the
-// last call: it may lead to another server. From a drop on that came before the first
-// state, that state may be of another server, too.
+// last call: it may lead to another server. If a drop came before the first state, the
+// state may belong to another server than the drop, too. So Meet counts from the first
+// drop on.
 func (h *Holder) Meet(now time.Time, opened uint64) bool {
 	if h.met.Load() == never && now.Sub(*h.missed.Load()) < Age {
 		return false
@@ -106,15 +106,16 @@ func (h *Holder) Meet(now time.Time, opened uint64) bool {
 // Met reports whether Meet was ever called: a drop has ended.
 func (h *Holder) Met() bool { return h.met.Load() != 0 }
 
-// Missed makes Meet report true once more, from Age later on, because the state could not
-// be read after a call at the time now that has.
+// Missed makes Meet report true once more, from Age after now on. It is called if Meet
+// has reported true at the time now, and then the state could not be read.
 func (h *Holder) Missed(now time.Time, opened uint64) {
 	h.missed.Store(&now)
 	h.met.CompareAndSwap(opened+1, never)
 }
 
 // Moves returns how often another epoch, or in a cluster another server with lanes or
-// another life of one, has become known: before values are judged by that.
+// another life of one, has become known. It counts before values are judged by the
+// new one.
 func (h *Holder) Moves() uint64 { return h.moves.Load() }
 
 // Known returns the state, or nil.
@@ -140,8 +141,7 @@ func (h *Holder) Due(now time.Time, opened uint64) (ask bool, ns *State) {
 	return age > 2*Age || h.asking.CompareAndSwap(false, true), ns
 }
 
-// Answered keeps a state that was read, unless it is nil or a newer one is
-// known.
+// Answered keeps a state just read, unless it is nil or a newer state is known.
 func (h *Holder) Answered(ns *State) {
 	if ns != nil {
 		h.keep(ns)
@@ -174,7 +174,7 @@ func (h *Holder) Recheck(now time.Time) {
 	}
 }
 
-// Holders are those of all namespaces that a process uses on one server.
+// Holders are the Holders of all namespaces that a process uses on one server.
 type Holders struct {
 	mu     sync.Mutex // guards below
 	byName map[string]*Holder

@@ -14,8 +14,7 @@ func state(epoch string, drops, expiries, clock uint64, asked time.Time) *namesp
 	return ns
 }
 
-// TestNewerStateIsKept: a late reply must not bring back values that were dropped
-// since.
+// TestNewerStateIsKept: a late reply must not bring back values dropped since.
 func TestNewerStateIsKept(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {
@@ -131,8 +130,9 @@ func (k knowledge) checkAsking(t *testing.T) {
 	}
 }
 
-// TestServersClockIsKnownFromBothSides: values that are read are judged late, and
-// values that are stored end early, however long the reply took.
+// TestServersClockIsKnownFromBothSides: values are judged at a late time when
+// they are read, and get an early end when they are stored, however long the
+// reply took.
 func TestServersClockIsKnownFromBothSides(t *testing.T) {
 	asked := time.Unix(1, 0)
 	for _, took := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond} {

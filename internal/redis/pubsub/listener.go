@@ -39,8 +39,7 @@ type listener struct {
 	// "" for each PING. leaving are the channels of UNSUBSCRIBE commands that
 	// the server has not confirmed.
 	sent, leaving []string
-	// again are the channels that were refused, and againAt is the time to
-	// repeat them.
+	// again are the refused channels, and againAt is the time to repeat them.
 	again   []string
 	againAt time.Time
 	// ordered is true if orders is not empty.
@@ -115,7 +114,7 @@ func (l *listener) await() error {
 			l.sent = append(l.sent, "")
 		}
 	}
-	// The rest of a reply that has begun must arrive within a bounded time.
+	// The rest of a begun reply must arrive within a bounded time.
 	if now := time.Now(); l.deadline.Sub(now) < pongWithin/2 {
 		l.set(now.Add(pongWithin))
 	}

@@ -26,7 +26,7 @@ type Conn interface {
 	Wait() error
 	// Read returns the next reply.
 	Read() (Heard, error)
-	// Buffered returns the number of bytes that have arrived and were not read.
+	// Buffered returns the number of received bytes that Read has not consumed.
 	Buffered() int
 	// SetDeadline bounds Send, Wait and Read.
 	SetDeadline(time.Time)
@@ -134,7 +134,7 @@ func (s *Subscription) Join(channel string) {
 	s.live.order(order{channel: channel})
 }
 
-// Leave ends the subscription to a channel that was joined.
+// Leave ends the subscription to a channel that Join began.
 func (s *Subscription) Leave(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

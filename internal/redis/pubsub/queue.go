@@ -28,9 +28,9 @@ const (
 // Event is one thing that happened to a subscription.
 type Event struct {
 	Kind Kind
-	// Channel and Payload are those of a message, and Pattern is the pattern
-	// that the channel has matched. A Subscribed event has the Channel that was
-	// joined, or none if the server has agreed to Config.Channels.
+	// Channel and Payload are set for a message, and Pattern is the pattern
+	// that the channel has matched. A Subscribed event has the Channel of the
+	// Join, or none if the server has agreed to Config.Channels.
 	Pattern, Channel string
 	Payload          []byte
 	// Err is the reason of a gap.

@@ -4,12 +4,12 @@ const (
 	// referFrom is the size from which a Batch refers to a string instead of
 	// copying it.
 	referFrom = 4 << 10
-	// piece is the number of bytes of a Batch that are written at once. The
-	// server begins to work on the first piece while the next is built.
+	// piece is the number of bytes of a Batch in one write. The server begins
+	// to work on the first piece while the next is built.
 	piece = 32 << 10
 )
 
-// Batch collects commands that are sent together. The zero Batch is empty.
+// Batch collects commands to send together. The zero Batch is empty.
 type Batch struct {
 	// Text holds the commands, without the large strings that [Batch.String]
 	// has added by reference.
@@ -99,7 +99,7 @@ type Pieces struct {
 	buf   []byte // joins small parts
 	steps *Steps
 	// pos is the position in b.Text. done is the number of strings of b.large
-	// that were returned, and off the number of bytes of the next one.
+	// already returned, and off the number of returned bytes of the next one.
 	pos, done, off int
 }
 
@@ -131,7 +131,7 @@ func (p *Pieces) Next() []byte {
 	}
 }
 
-// run returns the next bytes that are contiguous in memory.
+// run returns the next bytes, as far as they are contiguous in memory.
 func (p *Pieces) run() []byte {
 	end := len(p.b.Text)
 	if p.done < len(p.b.large) {

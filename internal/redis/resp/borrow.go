@@ -145,8 +145,8 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// skipScanned skips the elements that are left in r.scan, unless empty, and
-// waits for the first byte after them.
+// skipScanned skips the remaining elements in r.scan, unless empty, and waits
+// for the first byte after them.
 func (r *Reader) skipScanned(empty bool) error {
 	for !empty && !r.scan.Done() {
 		used, err := r.scan.Feed(r.Buf[r.Pos:r.End])

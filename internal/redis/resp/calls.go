@@ -1,7 +1,7 @@
 package resp
 
 // Calls are the script calls in a [Batch]. A call names its script by the
-// digest. Calls of scripts that are unknown to the server are repeated with the
+// digest. If the server does not know a script, the call is repeated with the
 // text.
 type Calls struct {
 	sent     []call // by EVALSHA, without a reply yet

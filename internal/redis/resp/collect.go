@@ -15,7 +15,7 @@ type Collector struct {
 	Limits Limits
 
 	raw  []byte
-	seen int // number of bytes of raw that were scanned
+	seen int // number of scanned bytes of raw
 	scan scanner
 	open [4]frame // initial memory of scan.open
 	err  error    // of the first refused write
@@ -68,7 +68,8 @@ func (c *Collector) ReadFrom(src io.Reader) (total int64, err error) {
 }
 
 // space returns memory for the next bytes. The rest of a string is reserved at
-// once if it is no longer than the bytes so far.
+// once if it is at most as long as the bytes so far: so memory follows the
+// bytes received, not a length that the peer announces.
 func (c *Collector) space() []byte {
 	if len(c.raw) == cap(c.raw) {
 		const least = 64

@@ -182,10 +182,10 @@ type Greeting struct {
 	Protocol int
 }
 
-// Do sends the commands of the greeting: HELLO for RESP3, or those of RESP2 if
-// Protocol is 2, or if it is 0 and the server refuses HELLO. ask sends a
-// command and returns the reply; Do returns its errors. refused is the server's
-// error text, without credentials, if it refused a command.
+// Do sends the commands of the greeting: HELLO for RESP3, or the commands of
+// RESP2 if Protocol is 2, or if Protocol is 0 and the server refuses HELLO. ask
+// sends a command and returns the reply; Do returns its errors. refused is the
+// server's error text, without credentials, if it refused a command.
 func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err error) {
 	if g.Protocol == 2 {
 		refused, err = g.do2(ask)

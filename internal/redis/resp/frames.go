@@ -3,10 +3,10 @@ package resp
 // The methods for a connection that many callers share: they take whole replies
 // from the received bytes, and never wait in the middle of a reply.
 
-// Fill reads from the source once. It may be called only after a call of Next
-// that has returned nil. After an error of the source, such as a passed
-// deadline, Fill can be called again. The memory grows with the bytes that were
-// received and not yet returned.
+// Fill reads from the source once. It may be called only after Next has
+// returned nil. After an error of the source, such as a passed deadline, Fill
+// can be called again. The memory grows with the received bytes that Next has
+// not returned.
 func (r *Reader) Fill() error { return r.Buffer.Fill(&r.scan) }
 
 // Next takes the next reply from the received bytes, and returns nil if it is
@@ -32,8 +32,8 @@ func (r *Reader) Next() (raw []byte, err error) {
 	return raw, err
 }
 
-// Pushing reports whether the bytes that were received and not returned are the beginning of
-// a push. It is called after Next has returned nil.
+// Pushing reports whether the received bytes that Next has not returned begin a push. It is
+// called after Next has returned nil.
 func (r *Reader) Pushing() bool { return r.scanning && r.push }
 
 // Parse returns the value of a reply that [Reader.Next] has returned. It shares
@@ -41,7 +41,7 @@ func (r *Reader) Pushing() bool { return r.scanning && r.push }
 func Parse(raw []byte) Value {
 	h, _ := parseHeader(raw)
 	if h.kind == Array {
-		// The elements end with raw, so there is no need to search for the end.
+		// The elements end with raw, so their end need not be searched.
 		return Value{kind: Array, n: h.n, body: raw[h.size:]}
 	}
 	v, _ := parse(raw)

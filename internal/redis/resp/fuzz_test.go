@@ -42,7 +42,7 @@ func FuzzCommand(f *testing.F) {
 			t.Fatal(err)
 		}
 		same(wire, 3+len(names), args)
-		// Input that is no command causes at most an error.
+		// Input other than a command causes at most an error.
 		r := resp.NewReader(bytes.NewReader(data), resp.Limits{})
 		for range 100 {
 			if got, err := r.ReadCommand(); err != nil || len(got) == 0 {

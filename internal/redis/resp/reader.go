@@ -157,7 +157,7 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 }
 
 // whole reads one value of any kind and returns its bytes. The caller owns
-// them, except those of a value without text.
+// them, except the bytes of a value without text.
 func (r *Reader) whole() ([]byte, error) {
 	r.scan.reset(&r.lim)
 	n, err := r.scan.Feed(r.Buf[r.Pos:r.End])

@@ -277,7 +277,7 @@ func (s *scanner) header(p []byte) (int, error) {
 			return 0, broken("reply over the limit")
 		}
 		s.mode, s.rest = inBulk, h.n
-		if len(s.open) == 1 { // for a reply that is one string, only the bytes of the string count
+		if len(s.open) == 1 { // if the reply is one string, only the bytes of the string count
 			s.size -= int64(h.size) + 2
 		}
 	case h.kind == Array, h.kind == Map, h.kind == Set, h.kind == Push:

@@ -71,7 +71,7 @@ func ParseURL(s string) (Endpoint, error) {
 	return e, nil
 }
 
-// hosts parses the host of a URL, and the others that were cut from it.
+// hosts parses the host of a URL, and the other hosts cut from the URL before.
 func (e *Endpoint) hosts(u *url.URL, others []string) (err error) {
 	port := "6379"
 	if u.Query().Has("sentinel") {

@@ -33,11 +33,11 @@ const (
 	watchEvery   = time.Second
 	refreshEvery = 30 * time.Second
 	// stallAfter is the silence of a node after which each check starts a
-	// refresh. After stallMost of silence a check refreshes only a view that is
-	// older than stallMost.
+	// refresh. After stallMost of silence a check refreshes only a view older
+	// than stallMost.
 	stallAfter = time.Second
 	stallMost  = 10 * time.Second
-	// grace is the time for which calls may run on a node that has left.
+	// grace is the time for which calls may run on a node after it has left.
 	grace = time.Second
 	// manyNodes bounds the nodes that redirections can make a client open.
 	manyNodes = 8192
@@ -45,7 +45,7 @@ const (
 
 // Config is the functions and settings of a fleet. All fields are required.
 type Config[N comparable] struct {
-	// Seeds are the addresses that are known before the first refresh.
+	// Seeds are the addresses known before the first refresh.
 	Seeds []string
 	// Ask asks a server for the topology. It returns when ctx ends.
 	Ask func(ctx context.Context, addr string) (*Map, error)
@@ -94,7 +94,7 @@ type Fleet[N comparable] struct {
 	err      error         // of the last refresh
 }
 
-// NewFleet returns a fleet that has only its seeds. It asks no server yet.
+// NewFleet returns a fleet with its seeds alone. It asks no server yet.
 func NewFleet[N comparable](o Config[N]) *Fleet[N] {
 	f := &Fleet[N]{o: o, nodes: map[place]N{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())

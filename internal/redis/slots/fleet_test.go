@@ -21,7 +21,7 @@ var (
 	errCrowd  = errors.New("crowd")
 )
 
-// node is a node that has only a name.
+// node is a node with nothing but a name.
 type node struct {
 	addr    string
 	replica bool
@@ -88,14 +88,14 @@ func (w *world) ask(ctx context.Context, addr string) (*slots.Map, error) {
 	return w.topology, nil
 }
 
-// questions returns the servers that were asked so far, and the times.
+// questions returns the servers asked so far, and the times.
 func (w *world) questions() (asked []string, at []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked), slices.Clone(w.at)
 }
 
-// ended returns the nodes that were closed so far, in order of their names.
+// ended returns the nodes closed so far, in order of their names.
 func (w *world) ended() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

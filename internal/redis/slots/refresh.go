@@ -14,7 +14,7 @@ import (
 // Refresh starts a refresh of the topology, or joins the one that runs or
 // waits. Refreshes begin at least the time between apart, to bound the load on
 // servers. hint, if not empty, is the server to ask first. Refresh returns a
-// channel that is closed when the refresh has ended, or nil after Close.
+// channel, closed at the end of the refresh, or nil after Close.
 func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 	now := time.Now()
 	f.mu.Lock()
@@ -104,7 +104,7 @@ type answer struct {
 // after an error, or after the time hedge without an answer.
 func (f *Fleet[N]) ask(addrs []string) (*Map, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.o.Timeout)
-	defer cancel() // ends the requests that are still running
+	defer cancel() // ends the requests still running
 	answers := make(chan answer, len(addrs))
 	next := time.NewTimer(hedge)
 	defer next.Stop()
@@ -169,9 +169,9 @@ func (f *Fleet[N]) adopt(m *Map, changed bool) {
 	}
 }
 
-// dismiss closes a node that is no longer in the view: a silent node at once,
-// others after the time grace, so that running calls can end. If the server
-// returns in the same role, it gets a new node with new connections.
+// dismiss closes a node that has left the view: a silent node at once, others
+// after the time grace, so that running calls can end. If the server returns in
+// the same role, it gets a new node with new connections.
 func (f *Fleet[N]) dismiss(n N) {
 	if f.o.Silent(n, time.Now()) < stallAfter {
 		f.sleep(grace)
@@ -212,8 +212,8 @@ func (f *Fleet[N]) due(now time.Time) bool {
 		return v != nil // before the first view, calls start refreshes
 	}
 	for _, n := range f.Nodes() {
-		// A node that is silent for longer than a failover takes is slow, or it
-		// runs a blocking command.
+		// A node silent for longer than a failover takes is slow, or it runs a
+		// blocking command.
 		d := f.o.Silent(n, now)
 		if d >= stallAfter && (d < stallMost || now.Sub(v.at) >= stallMost) {
 			return true

@@ -11,8 +11,8 @@ import "strings"
 // Count is the number of slots of a cluster.
 const Count = 16384
 
-// Of returns the slot of a key. If the key has a part in braces that is not
-// empty, the first such part alone decides, so that keys can be kept together.
+// Of returns the slot of a key. If the key has a non-empty part in braces, the
+// first such part alone decides, so that keys can be kept together.
 func Of(key string) int {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if n := strings.IndexByte(key[open+1:], '}'); n > 0 {

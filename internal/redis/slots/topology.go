@@ -23,8 +23,8 @@ var (
 	errNodes = errors.New("slots: topology: too many servers")
 )
 
-// ErrEmpty is returned for a topology in which no slot is served, such as that
-// of servers that have just started.
+// ErrEmpty is returned for a topology in which no slot is served, such as the
+// topology of servers that have just started.
 var ErrEmpty = errors.New("slots: topology: no slot is served")
 
 // Map is the assignment of slots to servers. It is immutable.

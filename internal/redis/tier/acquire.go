@@ -1,9 +1,8 @@
 // Requests for leases: one by one, or many in one round trip to each server. The
-// server answers a request with the value that is fresh, a lease, "busy" or "on
-// hold".
-// Invariant: a request that the server executes after its caller has left grants no
-// lease where scripts run. A lease that one server has granted is reported, although
-// another server has failed.
+// server answers a request with a fresh value, a lease, "busy" or "on hold".
+// Invariant: where scripts run, a request executed after its caller has left grants
+// no lease. A lease granted by one server is reported, although another server has
+// failed.
 
 package tier
 
@@ -42,8 +41,8 @@ func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.
 
 // latest is the last time, in ms of the server's clock, at which the lease may
 // be granted. A server that stood still and executes the request later would
-// grant a lease to a caller that has left. The clock that ns tells is never
-// behind.
+// grant a lease to a caller that has left. The clock in ns is never behind the
+// server's.
 func (q *leaseRequest) latest(ns *namespace.State) int64 {
 	if q.until.IsZero() {
 		return never
@@ -138,8 +137,8 @@ func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.A
 	return a, ns, err
 }
 
-// acquire requests a lease. It reads the namespace state before, if that is due
-// or a connection was opened meanwhile.
+// acquire requests a lease. It reads the namespace state before, if the state is
+// due or a connection was opened meanwhile.
 func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	ask, ns := s.due(time.Now())
 	if !ask && s.scripted() {

@@ -1,8 +1,8 @@
 // A cheap answer to the question whether anything was dropped, for caches that have
 // heard nothing for a while: the counters that servers report of their data.
-// Invariant: two equal texts that are not empty mean that no drop was executed
-// between their requests on any server that was asked. In a cluster a failover shows
-// a little later.
+// Invariant: two equal non-empty texts mean that no drop was executed between their
+// requests on any of the asked servers. In a cluster a failover shows a little
+// later.
 
 package tier
 
@@ -24,9 +24,9 @@ import (
 
 // changes is the last answer of Changes, for all namespaces.
 type changes struct {
-	// moving counts operations in slots that were being moved to another
-	// server. Lane versions that were read there settle nothing: Changes may
-	// not have asked that server yet.
+	// moving counts operations in slots on the move to another server. Lane
+	// versions read there settle nothing: Changes may not have asked the other
+	// server yet.
 	moving atomic.Uint64
 
 	mu     sync.Mutex // guards below
@@ -62,7 +62,7 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 	}
 }
 
-// answered keeps the answer to a request that was made at the time at.
+// answered keeps the answer to a request made at the time at.
 func (c *changes) answered(text string, at time.Time, err error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +105,8 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 }
 
 // newest returns the index of the text with the highest epoch of a cluster, or -1 if
-// all are at the same. A node that is behind may have lost its place, and may not have
-// heard of that.
+// all have the same epoch. A node with an older epoch may have lost its place, and may
+// not have heard of the loss.
 func newest(texts []string) int {
 	at, most, same := -1, int64(-1), true
 	for i, text := range texts {

@@ -137,7 +137,7 @@ func TestVersionsOfASlotOnItsWaySettleNothing(t *testing.T) {
 }
 
 // TestNodeThatIsBehindItsClusterIsNoticed: a node that has lost its place answers as
-// before until it hears of that. The others know a newer configuration.
+// before until it hears of the loss. The others know a newer configuration.
 func TestNodeThatIsBehindItsClusterIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := []int{5, 5, 5}

@@ -25,7 +25,7 @@ type node struct {
 	home namespace.Home
 	run  string // as INFO reports it
 	info int    // how often it was asked
-	// epoch is that of CLUSTER INFO.
+	// epoch is the current epoch in CLUSTER INFO.
 	epoch   int
 	passing bool
 }
@@ -122,7 +122,7 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 	return c
 }
 
-// value is a value that was put when its server reported run as its run.
+// value returns a value put while its server reported run as its run.
 func value(run string) string {
 	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+namespace.Digest(run+"r0")+".0.0")
 }

@@ -62,8 +62,8 @@ func (t *Tier) term() uint64 {
 	return t.terms.Term()
 }
 
-// holds returns an error if the server that has confirmed an operation of a term may
-// have lost its place: then no other server may ever hear of it.
+// holds returns an error if the server that confirmed an operation of a term may have
+// lost its place: then no other server may ever hear of the operation.
 func (t *Tier) holds(ctx context.Context, term uint64) error {
 	if t.terms == nil {
 		return nil
@@ -106,9 +106,9 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 }
 
 // meet reads the namespace state if a connection was opened since the last drop and no
-// state was read since. It is called before a drop and after it: an instance that only
-// drops learns by that of another server, to which it has to repeat its drops. The drop
-// does not fail if the state cannot be read; that is tried again a second later.
+// state was read since. It is called before a drop and after it: so an instance that
+// only drops learns of another server, and repeats its drops there. The drop does not
+// fail if the state cannot be read; the next attempt is a second later.
 func (s *site) meet(ctx context.Context) {
 	now, opened := time.Now(), s.srv.Opened()
 	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(now, opened) {
@@ -132,9 +132,8 @@ func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 	return err
 }
 
-// dropped handles the reply to one drop. It executes the drop alone if there is
-// no reply, if scripts are not permitted, or after it has removed a key of
-// another type.
+// dropped handles the reply to one drop. It executes the drop alone without a reply,
+// without permission for scripts, or after it has removed a key of another type.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
 	err := refusal(v)
 	if t.undone(v) {

@@ -20,8 +20,8 @@ func TestEveryErrorIsExplainedOnce(t *testing.T) {
 	all["Gets"] = func(ctx context.Context, t *tier.Tier) error { _, err := t.Get(ctx, []string{"k", "l"}); return err }
 	all["Changes"] = func(ctx context.Context, t *tier.Tier) error { _, err := t.Changes(ctx); return err }
 	all["Probe"] = func(ctx context.Context, t *tier.Tier) error { _, err := t.Probe(ctx); return err }
-	// An entry of another type counts as absent, a key of the namespace does not, and an
-	// INFO that is not permitted tells of no changes.
+	// An entry of another type counts as absent, a key of the namespace does not, and a
+	// forbidden INFO tells of no changes.
 	quiet := map[string]bool{
 		"Get -WRONGTYPE no": true, "Gets -WRONGTYPE no": true, "DropAll -WRONGTYPE no": true, "DropTags -WRONGTYPE no": true,
 		"Changes -WRONGTYPE no": true, "Changes -NOAUTH no": true,

@@ -66,7 +66,7 @@ func TestValueThatTheCallerHasIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestSameIsNoValueThatIsGone has a server with the ID of a value that is over, or from
+// TestSameIsNoValueThatIsGone has a server with the ID of a value past its life, or from
 // before a drop of everything.
 func TestSameIsNoValueThatIsGone(t *testing.T) {
 	for _, state := range []string{"900 900 7 e.0.0", "90000 90000 7 e.1.0", "90000 90000 7 f.0.0", "nonsense"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// clocked is an empty server with a clock that is shift ahead of the bubble. It runs
-// the scripts that acquire and that read the namespace state, or neither.
+// clocked returns an empty server with a clock ahead of the bubble by shift. It runs
+// the scripts that acquire a lease and read the namespace state, or neither.
 func clocked(scripts bool, shift *time.Duration) *stub {
 	plainly := withoutEngine("ERR unknown command 'EVAL'")
 	now := func() int64 { return time.Now().Add(*shift).UnixMilli() }

@@ -186,7 +186,8 @@ func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquir
 	return dst
 }
 
-// fills reports whether a Put is no drop.
+// fills reports whether a Put only fills in a loaded value, under a lease, and
+// drops nothing.
 func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
 
 func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {

@@ -82,8 +82,7 @@ func keeps(ask watch.Ask) (bool, error) {
 	return watch.Keeps(replies[0], replies[1]), nil
 }
 
-// lanes returns the versions of all lanes, and gives a version to each lane
-// that is lost.
+// lanes returns the versions of all lanes, and gives a version to each lost lane.
 func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 	mget := []any{"MGET"}
 	for lane := range uint16(layout.Lanes) {
@@ -140,8 +139,9 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 	return nil, errLost
 }
 
-// makeLane queues the command that makes the version of a lane. absent says that it has no key,
-// unless that is known too late; else it has one of another type, or no version.
+// makeLane queues the command that makes the version of a lane. absent: the lane has no key, as
+// far as is known in time. Else its key is of another type, or holds no version, and is
+// replaced.
 func (t *Tier) makeLane(b *watch.Batch, lane uint16, absent bool) {
 	set := []any{"SET", t.names.LaneAt(lane), layout.LaneVersion(remote.LaneVersion{Nonce: nonce()})}
 	if absent {
@@ -184,10 +184,10 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 	return found, namespace.Digest(strings.Join(slices.Compact(ids), " ")), err
 }
 
-// someLanes returns the versions of lanes that one server has, gives a version
-// to each that is lost, and returns the id of the server. again are the
-// indexes of lanes that another server has; if the first lane is one of them,
-// someLanes returns the error of that.
+// someLanes returns the versions of the lanes on one server, gives a version to each lost
+// lane, and returns the id of the server. again are the indexes of the lanes on other
+// servers; if the first lane is one of them, someLanes returns the redirection as its
+// error.
 func (s *site) someLanes(ctx context.Context, lanes []int) (found []remote.LaneVersion, id string, again []int, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		found, again = make([]remote.LaneVersion, len(lanes)), nil

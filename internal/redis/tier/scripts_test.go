@@ -13,9 +13,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// withoutEngine answers as a server does that is empty, and that refuses scripts
-// with this text: digests are unknown to it. Other commands in refused are
-// unknown commands.
+// withoutEngine answers like an empty server that refuses scripts with this
+// text: digests are unknown to it. Other commands in refused are unknown
+// commands.
 func withoutEngine(text string, refused ...string) *stub {
 	queued := false
 	return &stub{answer: func(command string) string {

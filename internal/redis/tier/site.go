@@ -1,8 +1,8 @@
 // A site is the tier at the server of one operation. Its namespace state is young,
 // due (one caller reads it again), or stale knowledge (each caller reads it first).
-// Invariant: a reply is judged by a state that was requested after the connection of
-// the reply was opened, so that no value from before a restart or a failover is
-// believed, as far as the server reports its run.
+// Invariant: a reply is judged by a state requested after the connection of the
+// reply was opened. So no value from before a restart or a failover is believed, as
+// far as the server reports its run.
 
 package tier
 
@@ -26,7 +26,7 @@ type site struct {
 	srv Server
 	// home has the last report of a server with lanes, and space the state of
 	// the namespace; together they judge values. Home is nil on the server that
-	// has the namespace state itself: the only server, or that of the
+	// has the namespace state itself: the only server, or the server of the
 	// namespace.
 	home  *namespace.Home
 	space *namespace.State
@@ -157,8 +157,8 @@ const homeReplies = 4
 // history that it replicates, and its epoch in the cluster. The epoch changes
 // when the server takes over a slot that it had before: values that come back
 // with the slot were elsewhere meanwhile, and drops of them there may have been
-// lost on the way. While a slot is still being moved here, the id is a random
-// number, so that no value that has arrived is believed.
+// lost on the way. While a slot is still on its way here, the id is a random
+// number, so that none of the values that have arrived is believed.
 func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespace.State, error) {
 	if err := refusal(replies[3]); err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (s *site) clock(ctx context.Context) (*namespace.State, error) {
 	return s.current(ctx)
 }
 
-// current returns a state that is young enough, and reads it if necessary.
+// current returns a young enough state, and reads it if necessary.
 func (s *site) current(ctx context.Context) (*namespace.State, error) {
 	ask, ns := s.due(time.Now())
 	if !ask {

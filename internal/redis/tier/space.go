@@ -28,13 +28,13 @@ var errLost = errors.New("redis: tier: the keys of the namespace disappear as so
 // again.
 func (t *Tier) Recheck() { t.state.Recheck(time.Now()) }
 
-// newState returns a state for the reply to a request that is sent now.
+// newState returns a state for the reply to a request sent now.
 func (s *site) newState() *namespace.State {
 	return &namespace.State{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
-// appendSpace appends a call of a script on the namespace, with further
-// arguments after those of all such scripts.
+// appendSpace appends a call of a script on the namespace: first the arguments
+// that all such scripts have, then further ones.
 func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 	known := t.state.Known()
 	if known == nil {
@@ -68,7 +68,7 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 	return s.keep(ns), nil
 }
 
-// keep completes a state that was read, and keeps it.
+// keep completes a state just read, and keeps it.
 func (t *Tier) keep(ns *namespace.State) *namespace.State {
 	ns.Heard = time.Now()
 	ns.Spell()
@@ -159,8 +159,8 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return t.insist(ctx, func(s *site, ask watch.Ask) error { return s.dropTags(ask, tags, soft) })
 }
 
-// dropTags drops tags. Without tags it only makes the table of tags if that is
-// missing.
+// dropTags drops tags. Without tags it only makes the table of tags, if the table
+// is missing.
 func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
 	further := []string{"d:", s.names.Channel, s.names.TagDropped(soft), strconv.Itoa(layout.MaxTags)}
 	if soft {
@@ -212,8 +212,8 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	return nil, errLost
 }
 
-// parseTags parses the floor and the drops of n tags. It reports false if there
-// is no floor. Fields that are no number count as missing.
+// parseTags parses the floor and the drops of n tags. It reports false if the
+// floor is missing. A field counts as missing unless it is a number.
 func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 	if v.Len() != 1+2*n {
 		return nil, false

@@ -2,7 +2,7 @@
 // judges them by the namespace state, and has the server decide on changes: by
 // the scripts of package layout, or by the transactions of package watch. A [Tier]
 // sends each operation to a site: the server that serves the slot of the key. A site
-// judges by a namespace state that is at most two seconds old. Packages redis and
+// judges by a namespace state of at most two seconds ago. Packages redis and
 // contrib/goredis reach the servers for it.
 //
 // Invariant: no value is returned that carries another epoch, or fewer drops of
@@ -36,16 +36,16 @@ type Server interface {
 	// may have been sent it is not sent again. Put is given head.
 	Send(ctx context.Context, put func(dst []byte, head string) []byte, head string) (resp.Value, error)
 	// Read is Send at the time now, for a command about key that may be sent twice. It
-	// ends after the timeout, unless that is zero. If there is a Loan the reply is valid
-	// until it is freed.
+	// ends after the timeout, unless the timeout is zero. With a Loan, the reply is
+	// valid until the Loan is freed.
 	Read(ctx context.Context, timeout time.Duration, now time.Time, put func(dst []byte, key string) []byte, key string) (resp.Value, Loan, error)
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
 	Together(ctx context.Context, twice bool, f func(watch.Ask) error) error
-	// Opened returns the number of connections that have been opened. A
-	// connection counts before its first use.
+	// Opened returns the number of connections opened so far. A connection counts
+	// before its first use.
 	Opened() uint64
-	// MaxValue is the size of the largest value that can be read.
+	// MaxValue returns the size of the largest readable value, in bytes.
 	MaxValue() int
 }
 
@@ -72,16 +72,16 @@ type Cluster interface {
 	// node, if f returns a [*watch.Refusal] that leads there, or if a node is
 	// gone and f has had no effect or may be executed twice.
 	Follow(ctx context.Context, key string, twice bool, f func(context.Context, Node) error) error
-	// Split returns the indexes of n keys in parts: each has those that one
-	// node serves, as far as that is known.
+	// Split returns the indexes of n keys in parts: each part has the keys of one
+	// node, as far as the topology is known.
 	Split(n int, key func(i int) string) [][]int
-	// Serving returns the nodes that serve slots, one at least, as of the last
-	// topology that was read.
+	// Serving returns the nodes that serve slots, at least one, as of the last
+	// topology read.
 	Serving(ctx context.Context) ([]Node, error)
-	// Refresh reads the topology again, from n if that answers: another node has not
-	// heard of the newest one yet.
+	// Refresh reads the topology again, from n if n answers: another node has not
+	// heard of the newest topology yet.
 	Refresh(n Node)
-	// MaxValue is the size of the largest value that can be read.
+	// MaxValue returns the size of the largest readable value, in bytes.
 	MaxValue() int
 }
 
@@ -102,7 +102,7 @@ type Node interface {
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
-	terms   Terms   // those of the server, or nil
+	terms   Terms   // the terms of the server, or nil
 	db      int     // of the server
 	scripts *scripts
 	states  *namespace.Holders
@@ -146,8 +146,8 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	return &b
 }
 
-// sendFor returns a server or a cluster that sends commands for a space: srv itself if that
-// has no method For, and so does not tell for which cache it sends.
+// sendFor returns a server or a cluster that sends commands for a space. It is srv itself
+// if srv has no method For, and so does not tell for which cache it sends.
 func sendFor[S any](srv S, space string) S {
 	if named, ok := any(srv).(interface{ For(space string) S }); ok {
 		return named.For(space)
@@ -178,8 +178,8 @@ func (t *Tier) Announces() bool { return true }
 // lanes, has become known.
 func (t *Tier) Moves() uint64 { return t.state.Moves() }
 
-// Foreign returns the number of values that were unreadable or written by
-// another program.
+// Foreign returns the number of values found unreadable, or written by another
+// program.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
 
 func tooLong(keys ...string) error {
@@ -191,7 +191,7 @@ func tooLong(keys ...string) error {
 	return nil
 }
 
-// nonce returns a random number that is not zero. It has 52 bits: with 64 the state of a
+// nonce returns a random number other than zero. It has 52 bits: with 64 the state of a
 // value is longer than the 64 bytes up to which Redis packs the fields of a hash by
 // default, and an entry takes 165 bytes more. Nonces are compared within one key, lane or
 // name only.
@@ -212,8 +212,8 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// Get reads values with their states. Of keys whose value the caller has it reads the
-// state first, and the value only if that is another one.
+// Get reads values with their states. For a key with a known value it reads the state
+// first, and the value only if the state names another value.
 func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
@@ -348,7 +348,7 @@ func copyTo(dst, data []byte) []byte {
 	return append(dst[:0], data...)
 }
 
-// getSome is getAll with a state that is read again if ask is set.
+// getSome is getAll. It reads the state ns again if ask is set.
 func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
 		for _, k := range keys {

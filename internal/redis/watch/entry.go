@@ -26,8 +26,8 @@ type Entry struct {
 
 // Do executes an operation: it reads the entry, lets entryrules decide, and
 // writes the difference. Times of the operation are in ms, and its schema is
-// that of Names. An Acquire that becomes late because the server stood still
-// between the read and the write grants a lease all the same.
+// the schema of Names. An Acquire that becomes late because the server stood
+// still between the read and the write still grants a lease.
 func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 	keys := []string{e.Names.Entry(e.Key)}
 	if needs(op).lane {
@@ -47,8 +47,8 @@ func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 	return a, err
 }
 
-// write queues the difference between the state that was read and the next one.
-// New fields are written before old ones are removed: a hash that becomes empty
+// write queues the difference between the state read and the next one. New
+// fields are written before old ones are removed: a hash that becomes empty
 // loses its expiry.
 func (e Entry) write(t *tx, was known, next entryrules.State, op entryrules.Operation, a entryrules.Answer) {
 	entry := e.Names.Entry(e.Key)

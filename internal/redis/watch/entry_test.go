@@ -276,7 +276,7 @@ func (s *server) pass(ms int64) {
 	}
 }
 
-// announcement is the message that is published when a lane moves between
+// announcement returns the message to publish when a lane moves between
 // versions.
 func announcement(names *layout.Names, a entryrules.Answer, was, is string) string {
 	switch a.Announce {

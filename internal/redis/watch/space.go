@@ -1,8 +1,8 @@
 // The namespace state of a server that runs no scripts, and the parsers of the
 // reports of servers. A stored state is taken over, or replaced by one with another
 // epoch: if it is missing, damaged, behind, or of another authority.
-// Invariant: a state that is behind the one that the caller knows is never taken
-// over in the same epoch.
+// Invariant: a state behind the state that the caller knows is never taken over in
+// the same epoch.
 
 package watch
 
@@ -19,7 +19,7 @@ import (
 type Space struct {
 	Ask   Ask
 	Names *layout.Names
-	// Nonce is the epoch of a state that has to be made. Known is the state
+	// Nonce becomes the epoch if a new state has to be made. Known is the state
 	// that the caller knows, or nil.
 	Nonce string
 	Known *namespace.State
@@ -61,9 +61,9 @@ func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 	})
 }
 
-// judge takes over the stored state. It makes a new one if that is missing or
-// damaged, if it counts less than the caller knows, or if another authority
-// wrote it.
+// judge takes over the stored state. It makes a new state if the stored one is
+// missing or damaged, if it counts less than the caller knows, or if another
+// authority wrote it.
 func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	ns := t.state
 	good := true
@@ -199,7 +199,7 @@ func (s Space) DropAll(ns *namespace.State, soft bool) error {
 }
 
 // DropTags notes the drops of tags at new clocks. It makes the table of tags if
-// that is missing.
+// the table is missing.
 func (s Space) DropTags(ns *namespace.State, tags []string, soft bool) error {
 	n := s.Names
 	return s.do(ns, func(t *spaceTx) error {

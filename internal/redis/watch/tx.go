@@ -198,7 +198,7 @@ func (t *tx) exec() (done bool, err error) {
 		return false, ErrNoTransactions
 	}
 	if err := check(replies...); err != nil {
-		return false, err // that of the first refused command: EXEC does nothing then
+		return false, err // the error of the first refused command: EXEC does nothing then
 	}
 	for v := range results.Elems() {
 		if err := check(v); err != nil {
