@@ -184,9 +184,10 @@ type Stats struct {
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
-	// Stale counts idle connections that were found dead, and those closed along
-	// with a dead one. Broken counts connections closed because a call failed or
-	// was cancelled half-way, or because bytes arrived that no call had asked for.
+	// Stale counts idle connections that a call took and found dead, and those
+	// closed along with one, or because their server is not the right one any
+	// more. Broken counts connections closed because a call failed or was
+	// cancelled half-way, or because bytes arrived that no call had asked for.
 	Stale, Broken uint64
 	// Retried counts calls sent again on another connection.
 	Retried uint64

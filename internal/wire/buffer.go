@@ -1,6 +1,6 @@
 // Receives the bytes of a connection for the reader of a protocol:
-// a buffer, strings of announced length that go straight to their destination,
-// and frames that are collected as their bytes come. It knows no protocol.
+// a buffer, strings of announced length on their straight way to their
+// destination, and frames collected as their bytes come. It knows no protocol.
 //
 // Memory is reserved in steps as bytes arrive. An announced length reserves
 // nothing beyond 1 MiB until an eighth of its bytes have come.
@@ -26,10 +26,10 @@ const (
 	// the bytes have arrived.
 	eagerMax  = 1 << 20
 	lazyShare = 8
-	// IdleReads is the number of empty reads in a row that are allowed.
+	// IdleReads is the number of allowed empty reads in a row.
 	IdleReads = 100
-	// WidenFrom is the size of a string from which a larger buffer is used. A
-	// larger buffer is moved to its beginning less often.
+	// WidenFrom is the size of a string, in bytes, from which a larger buffer is
+	// used. The bytes of a larger buffer are moved to its beginning less often.
 	WidenFrom = 4 << 10
 )
 
@@ -37,7 +37,7 @@ const (
 // except after errors of the source in [Buffer.Wait] and [Buffer.Fill]. It is not
 // safe for concurrent use.
 type Buffer struct {
-	// Buf holds the bytes that were received and not taken: Buf[Pos:End].
+	// Buf holds the received bytes that were not taken: Buf[Pos:End].
 	Buf      []byte
 	Pos, End int
 	// Sink collects long values. Its Steps may be shared.
@@ -55,14 +55,14 @@ func NewBuffer(src io.Reader) Buffer { return Buffer{src: src, Buf: make([]byte,
 // Share makes the buffer borrow memory from s, which several may share.
 func (b *Buffer) Share(s *Steps) { b.Sink.Steps = s }
 
-// Buffered returns the number of bytes that were received and not yet returned.
+// Buffered returns the number of received bytes not returned yet.
 func (b *Buffer) Buffered() int { return b.End - b.Pos + b.frame.collected }
 
-// Received returns the number of bytes that were read from the source.
+// Received returns the number of bytes read from the source since the beginning.
 func (b *Buffer) Received() uint64 { return b.received }
 
-// Unread returns the bytes that were received and not taken. They are valid
-// until the next call of another method but Take.
+// Unread returns the received bytes that were not taken. They are valid until
+// the next call of another method but Take.
 func (b *Buffer) Unread() []byte { return b.Buf[b.Pos:b.End] }
 
 // Take takes the next n bytes, which have been received.

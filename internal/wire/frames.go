@@ -21,14 +21,14 @@ type Scanner interface {
 	Skip(n int64)
 }
 
-// progress is the state of a frame for Next: scanned is the number of its bytes in
-// the buffer that were scanned, collected that of those in the sink.
+// progress is the state of a frame for Next: scanned is the number of its scanned
+// bytes in the buffer, collected the number of its bytes in the sink.
 type progress struct{ scanned, collected int }
 
-// Fill reads from the source once. It may be called only after a call of Next
-// that has returned nil, with the same Scanner. After an error of the source, such
-// as a passed deadline, Fill can be called again. The memory grows with the bytes
-// that were received and not yet returned.
+// Fill reads from the source once. It may be called only after Next has returned
+// nil, with the same Scanner. After an error of the source, such as a passed
+// deadline, Fill can be called again. The memory grows with the received bytes
+// that Next has not returned.
 func (b *Buffer) Fill(s Scanner) error {
 	if b.frame.collected > 0 && b.Pos == b.End && s.Plain() >= Direct {
 		n, err := b.collect(s)
@@ -41,7 +41,8 @@ func (b *Buffer) Fill(s Scanner) error {
 // Next takes the next frame from the received bytes, and returns nil if it is
 // not complete. The returned bytes are valid until the next call of Fill. After
 // Next has returned nil, only Fill, Buffered and Received may be called until Next
-// returns a frame. s is at the beginning of a frame, or is that of the call before.
+// returns a frame. s is at the beginning of a frame, or in the state in which the
+// call before left it.
 func (b *Buffer) Next(s Scanner) (raw []byte, err error) {
 	f := &b.frame
 	n, err := s.Feed(b.Buf[b.Pos+f.scanned : b.End])

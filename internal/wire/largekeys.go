@@ -18,7 +18,7 @@ type LargeKeys struct {
 	Small int
 	// any is set when there was a large reply: until then nothing is looked up.
 	any atomic.Bool
-	// keys holds digests of the keys that had a large reply last.
+	// keys holds digests of the keys with a large last reply.
 	keys [8192]atomic.Uint32
 	// names counts up with each large reply under a name, and down with each
 	// small one.
@@ -49,7 +49,8 @@ func (s *LargeKeys) name(key string) *atomic.Int32 {
 	return &s.names[maphash.String(sizeSeed, key)%uint64(len(s.names))]
 }
 
-// key is the slot of a key, and the digest that is in it if the reply is large.
+// key returns the slot of a key, and the digest that the slot holds while the
+// reply is large.
 func (s *LargeKeys) key(key string) (slot *atomic.Uint32, digest uint32) {
 	h := maphash.String(sizeSeed, key)
 	return &s.keys[h%uint64(len(s.keys))], uint32(h>>32) | 1

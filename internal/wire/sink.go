@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// BufferStep is the amount of memory, in bytes, that is reserved ahead of the bytes that
-// arrive.
+// BufferStep is the amount of memory, in bytes, reserved ahead of the arriving bytes.
 const BufferStep = 64 << 10
 
 // Steps lends memory for large values to any number of Readers. The zero Steps

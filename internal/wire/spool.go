@@ -12,7 +12,7 @@ import (
 	"os"
 )
 
-// ErrTooLarge is returned for a stream that is longer than Limits.Size.
+// ErrTooLarge is returned for a stream longer than SpoolLimits.Size.
 var ErrTooLarge = errors.New("spool: too large")
 
 var errCount = errors.New("spool: reader returned a count that cannot be")
@@ -27,15 +27,14 @@ type SpoolMemory interface {
 
 // SpoolLimits bound a spool.
 type SpoolLimits struct {
-	// Pieces is the number of pieces of memory that are filled before a file is
-	// used.
+	// Pieces is the number of pieces of memory to fill before a file is used.
 	Pieces int
-	// Size is the largest number of bytes that is kept.
+	// Size is the largest number of bytes to keep.
 	Size int64
 }
 
-// Spool holds the bytes that were read. It is an io.Reader of them, for one
-// caller at a time.
+// Spool holds the bytes read from a stream. It is an io.Reader of them, for
+// one caller at a time.
 type Spool struct {
 	mem    SpoolMemory
 	lim    SpoolLimits
@@ -107,7 +106,7 @@ func (s *Spool) piece() ([]byte, error) {
 	return s.pieces[len(s.pieces)-1], nil
 }
 
-// idleReads is the number of empty reads in a row that are allowed.
+// idleReads is the number of allowed empty reads in a row.
 const idleReads = 100
 
 // Fill is io.ReadFull with one difference: it returns io.ErrNoProgress for a

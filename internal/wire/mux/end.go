@@ -13,14 +13,14 @@ import (
 // the connection back to the pool and fails the calls that waited. Invariant: a line
 // is closed exactly once, so it has one ending.
 
-// ending is the work that is left when a line was closed. nil means that the
-// line goes on.
+// ending is the work left to do after a line was closed. nil means that the line
+// goes on.
 type ending struct {
 	kind endKind
 	// clean says that the pool may keep the connection.
 	clean bool
-	// failed are the calls that waited, all claimed; owed says that one of them
-	// was sent. op and err are the operation that has failed, and why.
+	// failed are the calls that waited, all claimed; owed: at least one of them was
+	// sent. op is the operation that has failed, and err the reason.
 	failed []*Ticket
 	owed   bool
 	op     string
@@ -52,8 +52,8 @@ func (ln *line[C]) endIfOver() *ending {
 	return &ending{kind: drained, clean: ln.nothingOwed() && ln.cn.Buffered() == 0}
 }
 
-// endIfOld retires a line that is too old or silent, and ends it if it owes nothing.
-// mu is held.
+// endIfOld retires an old or silent line, and ends it if it owes nothing. mu is
+// held.
 func (ln *line[C]) endIfOld(now time.Time) *ending {
 	switch {
 	case ln.state != open:

@@ -17,12 +17,12 @@ import (
 // (write.go), and the reader reads the replies of all calls (read.go). timer.go
 // ends calls at their deadlines, and end.go ends the line.
 //
-// Invariant: a method that says "mu is held" neither locks nor unlocks mu. Work
-// that has to wait for the unlock is returned as an *ending.
+// Invariant: a method that says "mu is held" neither locks nor unlocks mu. Such
+// a method returns the work that has to wait for the unlock as an *ending.
 
 const (
-	// maxUnsent is how many bytes may wait to be written before calls are sent
-	// over other connections.
+	// maxUnsent is the number of bytes that may wait for the writer. With more,
+	// calls go over other connections.
 	maxUnsent = 1 << 20
 	// maxBatch is about how many bytes are written at once.
 	maxBatch = 64 << 10
@@ -35,7 +35,7 @@ const (
 // Nothing was sent.
 var ErrBusy = errors.New("mux: shared connection is congested")
 
-// aPast is a deadline that has passed.
+// aPast is a deadline in the past.
 var aPast = time.Unix(1, 0) // read-only
 
 // line is one connection of a Mux and the calls that wait at it.
@@ -44,19 +44,20 @@ type line[C Line] struct {
 	cn C
 	// served is set when a reply has come.
 	served atomic.Bool
-	// sent counts the calls that were handed to the connection.
+	// sent counts the calls handed to the connection.
 	sent atomic.Uint64
-	// known is sent as it was when the reader last received bytes: bytes that
-	// have come by then are no reply to a later call. The reader alone uses it.
+	// known is the value of sent when the reader last received bytes: bytes
+	// received by then cannot be the reply to a later call. The reader alone
+	// uses it.
 	known uint64
 
 	mu    sync.Mutex // guards below; never held over I/O
 	calls calls
 	out   outgoing
-	// taken counts the replies that were taken.
+	// taken counts the replies taken so far.
 	taken uint64
-	// looked says that the reader has looked for bytes that had come although
-	// no reply was owed, before it began to read.
+	// looked: the reader has looked for unasked bytes, which came while no
+	// reply was owed, before it began to read.
 	looked bool
 	// burst is set when the last replies came together: the callers that they
 	// woke will ask again together, too.
@@ -89,10 +90,11 @@ type calls struct {
 
 // outgoing is the state of the writes of a line.
 type outgoing struct {
-	// rest is the part that is left of a write that was interrupted, spare the
-	// memory for the next write.
+	// rest is the unwritten part of an interrupted write, spare the memory for
+	// the next write.
 	rest, spare []byte
-	// sending is set during a write, halted if that was to be interrupted.
+	// sending is set during a write, halted if the write was interrupted on
+	// purpose.
 	sending, halted bool
 }
 
@@ -154,7 +156,8 @@ func (ln *line[C]) push(t *Ticket, command []byte) {
 	}
 }
 
-// serve does the work of t's role until t is settled. caller is that of ctx.
+// serve does the work of t's role until t is settled. caller is the caller's
+// context, split off ctx.
 func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error) {
 	var out Outcome
 	var stop func() bool
@@ -292,7 +295,7 @@ func (ln *line[C]) name(holder **Ticket, other *Ticket, role uint32) {
 	}
 }
 
-// owed is the number of replies that are to come. mu is held.
+// owed returns the number of replies still to come. mu is held.
 func (ln *line[C]) owed() int { return ln.calls.size - ln.calls.unsent }
 
 // nothingOwed reports whether neither a reply nor the rest of a command is owed.
@@ -304,7 +307,7 @@ func (ln *line[C]) toWrite() bool { return len(ln.out.rest)+ln.calls.unsent > 0 
 
 // mayWrite reports whether a caller may write although no caller reads: the
 // server may take no bytes before the replies that it owes have been read. A
-// command that is half written has to be completed in any case. mu is held.
+// half-written command has to be completed in any case. mu is held.
 func (ln *line[C]) mayWrite() bool { return ln.owed() == 0 || len(ln.out.rest) > 0 }
 
 // silent returns for how long the first call of the queue has waited.

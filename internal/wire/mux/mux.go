@@ -33,10 +33,10 @@ type Line interface {
 	// Fill waits for bytes and takes them in. A passed deadline changes
 	// nothing.
 	Fill() error
-	// Next takes the next reply out of the bytes that have come in, and returns
-	// nil if it is not complete. The reply is valid until the next Fill.
+	// Next takes the next reply out of the received bytes, and returns nil if it
+	// is not complete. The reply is valid until the next Fill.
 	Next() (reply []byte, err error)
-	// Buffered is the number of bytes that came in and were not taken.
+	// Buffered returns the number of received bytes that were not taken.
 	Buffered() int
 	// Quiet reports whether no bytes are left to take. It drops messages that a
 	// server may send at any time.
@@ -71,14 +71,14 @@ type Config[C Line] struct {
 	// Refused, if set, reports whether a reply says that the server carries out nothing any
 	// more on a connection, over which it has served before.
 	Refused func(cn C, reply []byte) bool
-	// DialTimeout is that of the pool.
+	// DialTimeout is the DialTimeout of the pool.
 	DialTimeout time.Duration
 	// Closed is the error after Close.
 	Closed error
 }
 
 // Mux shares one connection of a pool between all callers. It has no goroutine
-// of its own: one of the callers that wait writes the commands of all, and one
+// of its own: one of the waiting callers writes the commands of all, and one
 // reads the replies of all.
 //
 // Commands are written, and replies come, in the order of the queue. A caller
@@ -88,12 +88,12 @@ type Config[C Line] struct {
 // its own, and under load one system call serves many callers.
 //
 // A caller that leaves early costs the others nothing: its reply is read and
-// dropped, and other callers take over its roles. There are two exceptions. If
-// a server takes no bytes before its replies are read, and the only caller is
-// in the middle of a write behind replies that no caller wants, the connection
-// is not read until that caller's time is over (Redis takes commands all the
-// same). And TLS does not outlive a write that was interrupted, so a caller that
-// leaves while the server takes nothing ends the connection.
+// dropped, and other callers take over its roles. There are two exceptions. If a
+// server takes no bytes before its replies are read, and the only caller is in
+// the middle of a write behind replies that no caller wants, the connection is
+// not read until the time of this caller is over. (Redis takes commands even
+// then.) And TLS does not outlive an interrupted write, so a caller that leaves
+// while the server takes nothing ends the connection.
 type Mux[C Line] struct {
 	pool *pool.Pool[C]
 	o    Config[C]
@@ -107,7 +107,7 @@ type Mux[C Line] struct {
 
 	mu      sync.Mutex // guards below; never held over I/O
 	opening *opening
-	lines   map[*line[C]]struct{} // all that are not closed
+	lines   map[*line[C]]struct{} // all but the closed ones
 	closed  bool
 }
 
@@ -169,7 +169,7 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 	}
 }
 
-// open waits until there is a connection. caller and deadline are those of ctx.
+// open waits until there is a connection. caller and deadline are split off ctx.
 func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 	o, err := m.startOpening()
 	if o == nil {
@@ -274,7 +274,7 @@ func (m *Mux[C]) Reroute(now time.Time) {
 	}
 }
 
-// openLines returns the lines that are not closed.
+// openLines returns all lines but the closed ones.
 func (m *Mux[C]) openLines() []*line[C] {
 	m.mu.Lock()
 	defer m.mu.Unlock()

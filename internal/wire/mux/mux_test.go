@@ -35,7 +35,7 @@ type wire struct {
 	write func(nc *netsim.Conn, p []byte) (int, error)
 }
 
-// Write is that of netsim.Conn, or as the test wants it.
+// Write is the Write of netsim.Conn, or the one that the test has set.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.write != nil {
 		return w.write(w.Conn, p)
@@ -347,8 +347,8 @@ func TestCallersWithRepliesThatCameTogetherWriteTogether(t *testing.T) {
 	})
 }
 
-// TestCallerThatLeavesAfterItsWriteCostsNoOtherOverTLS: a connection of
-// TLS does not outlive a write that was interrupted.
+// TestCallerThatLeavesAfterItsWriteCostsNoOtherOverTLS: a connection of TLS
+// does not outlive an interrupted write.
 func TestCallerThatLeavesAfterItsWriteCostsNoOtherOverTLS(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	var dead error
@@ -511,9 +511,9 @@ func (p *pausing) Err() error {
 	return p.Context.Err()
 }
 
-// TestNamedReaderThatLeavesNamesAnother has the caller that is the next to read
-// be named while it is about to sleep, and gone when it wakes; and while it is
-// about to leave.
+// TestNamedReaderThatLeavesNamesAnother names the next reader at two bad
+// moments: while the named caller is about to sleep, and gone when it wakes;
+// and while it is about to leave.
 func TestNamedReaderThatLeavesNamesAnother(t *testing.T) {
 	for name, leaves := range map[string]time.Duration{"before it sleeps": 75 * time.Millisecond, "as it leaves": 25 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // A caller is the reader from the moment at which push, name or write gives it
 // the role until it resigns or becomes the writer. Invariant: one goroutine reads
 // at a time; a reply belongs to the first call of the queue, which was sent before
-// the reply came, and a caller that has left gets no answer.
+// the reply came; a caller gets no answer after it has left.
 
 // read reads the replies of all calls until t is settled, or has to write.
 func (ln *line[C]) read(t *Ticket) {
@@ -42,8 +42,8 @@ func (ln *line[C]) read(t *Ticket) {
 	}
 }
 
-// deliver hands out all replies that have come in. It reports whether the
-// connection is still usable.
+// deliver hands out all received replies. It reports whether the connection is still
+// usable.
 func (ln *line[C]) deliver(t *Ticket) bool {
 	for n := 0; ; n++ {
 		reply, err := ln.cn.Next()
@@ -78,10 +78,10 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 	}
 }
 
-// refused lets no further call enter, after a reply which says that the server carries out
-// nothing on this connection any more, and closes those that the pool has. The call whose
-// reply it was, which is claimed, fails as one that was not sent. Those behind it get
-// their own replies.
+// refused handles a reply by which the server refuses all further commands of this
+// connection. It lets no further call enter, and closes the idle connections of the pool.
+// The call of this reply, which is claimed, fails as if it was not sent. The calls behind
+// it get their own replies.
 func (ln *line[C]) refused(to *Ticket) {
 	ln.m.replace(ln)
 	ln.mu.Lock()
@@ -94,8 +94,8 @@ func (ln *line[C]) refused(to *Ticket) {
 	to.notify()
 }
 
-// misfit ends the line, unless e has done so already, after a reply that cannot be
-// that of the call whose turn it was. The call, which is claimed, fails.
+// misfit ends the line after a reply that cannot belong to the call at the head of
+// the queue. e, if not nil, has ended it already. The call, which is claimed, fails.
 func (ln *line[C]) misfit(to *Ticket, e *ending) {
 	if e == nil {
 		ln.mu.Lock()
@@ -149,9 +149,9 @@ func (ln *line[C]) readerWrites() {
 	ln.reader, ln.writer, ln.looked = nil, ln.reader, false
 }
 
-// lookFirst is called by the reader before it reads bytes that come before its
-// own command was sent: bytes that are there already would be taken for the
-// reply. It reports whether the connection is usable.
+// lookFirst is called by a reader that begins to read before its own command was
+// sent: bytes from before would be taken for its reply. It reports whether the
+// connection is usable.
 func (ln *line[C]) lookFirst() bool {
 	ln.mu.Lock()
 	var e *ending
@@ -168,8 +168,8 @@ func (ln *line[C]) lookFirst() bool {
 }
 
 // interrupted is called by the reader, t, when a passed deadline has ended its
-// read. The interrupt was meant for it, or for an earlier reader, or says that
-// there is no other caller to write: then t writes, and another caller may read
+// read. The interrupt was meant for it, or for an earlier reader, or asks it to
+// write for lack of another caller: then t writes, and another caller may read
 // meanwhile.
 func (ln *line[C]) interrupted(t *Ticket) {
 	ln.mu.Lock()

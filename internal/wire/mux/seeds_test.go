@@ -14,8 +14,8 @@ import (
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// seeded is a run of callers that come and go, at a server that is slow and,
-// with every other seed, over connections that are cut or stall.
+// seeded is a run of callers that come and go, at a slow server. With every other
+// seed their connections are cut, or stall.
 type seeded struct {
 	t        *testing.T
 	seed     uint64

@@ -47,8 +47,8 @@ type Ticket struct {
 	start    time.Time
 	deadline time.Time
 	expired  error // the error for a passed deadline
-	// op and err say what has failed, and why, in states failed and left; lost says
-	// that the connection was found dead.
+	// op is the operation that has failed, and err the reason, in states failed and
+	// left; lost: the connection was found dead.
 	op     string
 	err    error
 	lost   bool
@@ -109,7 +109,7 @@ func (t *Ticket) notify() {
 
 // queue holds tickets in order. The zero queue is empty.
 type queue struct {
-	ring []*Ticket // of a length that is a power of two
+	ring []*Ticket // its length is a power of two
 	head int
 	size int
 }

@@ -20,8 +20,8 @@ func (ln *line[C]) setAlarm(at time.Time) {
 	ln.alarm.timer.Reset(time.Until(at))
 }
 
-// onAlarm ends the calls that have reached their deadlines, and finds out whether
-// the line is stuck.
+// onAlarm ends the calls at their deadlines, and finds out whether the line is
+// stuck.
 func (ln *line[C]) onAlarm() {
 	now := time.Now()
 	ln.mu.Lock()
@@ -46,8 +46,8 @@ func (ln *line[C]) onAlarm() {
 	ln.m.pool.Tidy(now)
 }
 
-// releaseLate claims the calls that have reached their deadlines, and sets due to
-// the first deadline of the others. mu is held.
+// releaseLate claims the calls at their deadlines, and sets due to the first
+// deadline of the others. mu is held.
 func (ln *line[C]) releaseLate(now time.Time) (late []*Ticket) {
 	check := func(t *Ticket) {
 		switch {
@@ -77,9 +77,9 @@ func (ln *line[C]) dueBy(t time.Time) {
 	}
 }
 
-// checkStuck finds out for how long the next reply has not come. A line that has
-// become stuck ends one call, which is claimed and returned. A line that has
-// owed the reply for the timeout is retired. mu is held.
+// checkStuck finds out for how long the next reply has not come. When a line
+// becomes stuck, checkStuck claims one call and returns it. A line that owes the
+// reply for the whole timeout is retired. mu is held.
 func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
@@ -99,11 +99,12 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 	return first
 }
 
-// silentAt is when a line is retired that has not sent the next reply. mu is held.
+// silentAt returns the time at which the line is retired, unless the next reply
+// comes before. mu is held.
 func (ln *line[C]) silentAt() time.Time { return ln.calls.at(0).start.Add(ln.m.o.Timeout) }
 
-// releaseRepeatable claims the first calls, at most that many, that may be made
-// on another connection. mu is held.
+// releaseRepeatable claims the first calls, most at the most, among those that
+// may be made on another connection. mu is held.
 func (ln *line[C]) releaseRepeatable(most int) (all []*Ticket) {
 	for i := 0; i < ln.calls.size && len(all) < most; i++ {
 		if t := ln.calls.at(i); t.Repeatable && t.is(waiting) && ln.release(t) {
@@ -132,8 +133,8 @@ func (ln *line[C]) reroute(now time.Time) {
 	ln.finish(e)
 }
 
-// settleRerouted settles a claimed ticket: its call is to be made on another
-// connection.
+// settleRerouted settles a claimed ticket: its caller makes the call again on
+// another connection.
 func (ln *line[C]) settleRerouted(t *Ticket) {
 	t.lost = true
 	ln.settleLeft(t, os.ErrDeadlineExceeded)

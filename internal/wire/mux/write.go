@@ -54,7 +54,7 @@ func (ln *line[C]) write(t *Ticket) {
 // be of no use. mu is held.
 func (ln *line[C]) nextBatch() (batch []byte, e *ending) {
 	if !ln.looked && ln.nothingOwed() {
-		// Bytes that have come by now would be taken for the reply.
+		// Bytes received by now would be taken for the reply.
 		if err := ln.cn.Look(ln.reader == nil); err != nil {
 			return nil, ln.endFailed("read", err)
 		}
@@ -68,8 +68,8 @@ func (ln *line[C]) nextBatch() (batch []byte, e *ending) {
 	return batch, nil
 }
 
-// batch returns the bytes to be written next, and marks the calls in them as
-// sent. Calls that have been left are forgotten. mu is held.
+// batch returns the bytes to write next, and marks the calls in them as sent. It
+// forgets calls without a caller. mu is held.
 func (ln *line[C]) batch() []byte {
 	if len(ln.out.rest) > 0 {
 		rest := ln.out.rest

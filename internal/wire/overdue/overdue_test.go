@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire/overdue"
 )
 
-// unpunctual is a context whose timer has not run yet.
+// unpunctual is a context with a timer that has not run yet.
 type unpunctual struct {
 	context.Context
 	deadline time.Time

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Listener is a connection that counts the bytes that have come.
+// Listener is a connection that counts the received bytes.
 type Listener interface {
 	Conn
 	Received() uint64

@@ -37,7 +37,7 @@ type Commands interface {
 
 // WriteError says that commands could not be written.
 type WriteError struct {
-	// Written is the number of bytes that were written.
+	// Written is the number of bytes written before the error.
 	Written int64
 	// Err is the reason.
 	Err error
@@ -63,8 +63,8 @@ type Wire struct {
 // Converse writes commands and calls read for the reply to each, so that
 // neither end of the connection is blocked because the other one does not read.
 // A goroutine writes where the connection has no room for the commands, or
-// cannot tell whether it has. The error is that of read, or a [*WriteError];
-// replies to commands that were written before are still read.
+// cannot tell whether it has. The error comes from read, or is a [*WriteError];
+// replies to commands written before are still read.
 func (w *Wire) Converse(c Commands, read func() error) error {
 	t := talk{wire: w, c: c}
 	small := c.Size() < duplexFrom && w.roomy()
@@ -178,7 +178,7 @@ func (t *talk) byPieces(read func() error) error {
 	return t.hear(t.c.Len()-t.heard, read)
 }
 
-// last reads the replies that are still to come after a write has failed.
+// last reads the replies still to come after a write has failed.
 func (t *talk) last(read func() error) error {
 	whole := t.heard
 	for whole < t.c.Len() && t.c.EndOf(whole) <= t.written {

@@ -15,11 +15,11 @@ const (
 	// backoffFirst and backoffMost bound the pause after a failed dial.
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
-	// mostRedials is how often a dial is repeated at once that the server has
+	// mostRedials is the number of repetitions of a dial that the server has
 	// cut. There is no pause before the first repetition, and redialFirst before
-	// the second; each later pause is twice as long as the one before, up to
-	// redialLast. While every second greeting is cut, one dial in 8000 fails,
-	// after 70 ms. After a dial that failed, half as many repetitions are made.
+	// the second; each later pause is twice the pause before, up to redialLast.
+	// While every second greeting is cut, one dial in 8000 fails, after 70 ms.
+	// After a failed dial, half as many repetitions are made.
 	mostRedials = 12
 	redialFirst = time.Millisecond
 	redialLast  = 8 * time.Millisecond
@@ -45,7 +45,7 @@ type dialState struct {
 	retryAt  time.Time
 }
 
-// startDials opens connections for the calls that wait, as far as the bounds
+// startDials opens connections for the waiting calls, as far as the bounds
 // allow, and refuses the calls if there is no hope. mu is held.
 func (p *Pool[C]) startDials(now time.Time) {
 	for !p.closed && p.dial.running < p.waiters.Len() && len(p.open)+p.dial.running < p.o.MaxConns {

@@ -59,8 +59,8 @@ func (d Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn
 	return d.race(ctx, network, addrs[:min(len(addrs), mostAddresses)])
 }
 
-// alternate has addresses of the two families alternate, beginning with that of
-// the first one.
+// alternate makes addresses of the two families alternate, beginning with the
+// family of the first one.
 func alternate(ips []netip.Addr) []netip.Addr {
 	var same, other []netip.Addr
 	for _, ip := range ips {
@@ -86,8 +86,8 @@ type dialled struct {
 	err error
 }
 
-// race returns the first connection that opens. The error is that of the
-// first address.
+// race returns the first connection that opens. The error is the first that a
+// dial has returned.
 func (d Dialer) race(ctx context.Context, network string, addrs []string) (won net.Conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan dialled, len(addrs))

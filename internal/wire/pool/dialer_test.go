@@ -25,7 +25,8 @@ type hosts struct {
 	open int
 }
 
-// closing counts connections that are open.
+// closing is a connection that reports its Close, so that tests can count
+// the open ones.
 type closing struct {
 	net.Conn
 	close func()

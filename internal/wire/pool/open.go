@@ -11,7 +11,7 @@ import (
 
 // Open runs functions of the program, which may panic or not return, on a goroutine
 // of its own. Invariant: Open returns soon after its context has ended; every
-// connection that is opened is returned or closed.
+// opened connection is returned or closed.
 
 // ErrNotReturned stands for the error of a function of the program that did not
 // return.
@@ -30,7 +30,7 @@ type opened[C Conn] struct {
 // Open calls open, which may call functions of the program: a panic in them is an
 // ErrNotReturned here, because no caller is there to receive it. If open does not
 // return when ctx has ended it is left behind, the connection that it opens is
-// closed, and the error is that of ctx. fail completes these errors.
+// closed, and the error is ctx.Err(). fail completes these errors.
 func Open[C Conn](ctx context.Context, open func(context.Context) (C, error), fail func(error) error) (C, error) {
 	done, left := make(chan opened[C]), make(chan struct{})
 	go func() { // a goroutine of its own can be ended by runtime.Goexit
@@ -111,8 +111,8 @@ func broken(err error) bool {
 		errors.As(err, &op) && (op.Op == "read" || op.Op == "write") && !op.Timeout()
 }
 
-// ServerName returns config, which may be nil, with the host of addr as the name
-// that is expected in the certificate, unless it has one.
+// ServerName returns config, which may be nil, with the host of addr as the
+// expected name in the certificate, unless config has a name.
 func ServerName(config *tls.Config, addr string) *tls.Config {
 	if config == nil || config.ServerName != "" {
 		return config

@@ -10,10 +10,10 @@ import (
 
 // Bytes that have arrived on a connection which owes no reply would be taken for
 // the reply to the next command. A Peeker finds them, in the socket and in TLS.
-// Invariant: to look never waits and takes nothing from the socket, so a
-// connection that was looked at can be used as before.
+// Invariant: a look never waits and takes nothing from the socket, so the
+// connection can be used as before.
 
-// ErrUnasked says that a reply has come that no call has asked for.
+// ErrUnasked is the error for a reply that no call has asked for.
 var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 
 // ErrForeign says that a reply has come that belongs to another command.
@@ -23,12 +23,12 @@ var ErrForeign = errors.New("netpool: reply to another command")
 // has served before.
 var ErrRefused = errors.New("the server has ceased to know the user of a connection")
 
-// aPast is a deadline that has passed.
+// aPast is a deadline in the past.
 var aPast = time.Unix(1, 0) // read-only
 
 // Peeker looks for bytes that have arrived on a connection and were not read, in
-// the socket and in a layer such as TLS above it. Bytes on a connection that
-// owes no reply would be taken for the next one. A Peeker never waits, and takes
+// the socket and in a layer such as TLS above it. Bytes on a connection that owes
+// no reply would be taken for the next reply. A Peeker never waits, and takes
 // nothing from the socket. It is not safe for concurrent use, but
 // [Peeker.Socket] may be called while another goroutine reads.
 type Peeker struct {
@@ -45,9 +45,9 @@ type Peeker struct {
 // mostLayers is how many connections may lie above a socket.
 const mostLayers = 8
 
-// NewPeeker returns a Peeker for nc. The connection below nc is found by its method
-// NetConn, which that of TLS has. A connection that is neither a socket nor has
-// such a method, nor a method Unread of its own, cannot be looked at.
+// NewPeeker returns a Peeker for nc. The method NetConn of nc, which a tls.Conn
+// has, gives the connection below. A connection that is not a socket, and has
+// neither this method nor a method Unread of its own, cannot be looked at.
 func NewPeeker(nc net.Conn) *Peeker {
 	p := &Peeker{}
 	for range mostLayers {
@@ -136,8 +136,8 @@ func (p *Peeker) Held() (bytes, moved bool) {
 type Tap struct {
 	net.Conn
 	shut bool
-	// head is the beginning of a record, of which got bytes are there; left is
-	// the number of bytes that are missing after a complete head.
+	// head is the beginning of a record, of which got bytes have come; left is the
+	// number of missing bytes after a complete head.
 	head      [5]byte
 	got, left int
 }

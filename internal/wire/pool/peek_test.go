@@ -105,9 +105,8 @@ func TestPeekerSeesBytesInTheSimulation(t *testing.T) {
 	a.Close()
 }
 
-// TestPeekerSeesBytesThatTLSHolds: a record that was read together with the one in
-// front of it, the rest of one that was read in part, and one of which not all
-// has come.
+// TestPeekerSeesBytesThatTLSHolds: a record read together with the record in front
+// of it, the rest of a partly read record, and a record that has come in part.
 func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
 	config, err := fakeredis.TLS()
 	if err != nil {
@@ -164,8 +163,8 @@ func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
 	}
 }
 
-// held is a connection that sends everything at once that was written while it
-// was held.
+// held is a connection that keeps the bytes written while it is held, and sends
+// all of them at once.
 type held struct {
 	net.Conn
 	hold bool

@@ -27,7 +27,7 @@ const renewPause = time.Second
 // MaxLifetime, Again and Look are required.
 type Config[C Conn] struct {
 	// Dial opens one connection. The context ends after DialTimeout, or when
-	// the pool is closed; it is not that of a call.
+	// the pool is closed; it is not the context of a call.
 	Dial        func(ctx context.Context) (C, error)
 	DialTimeout time.Duration
 	// Again, if set, reports whether an error of Dial says nothing about the next
@@ -85,14 +85,15 @@ type Stats struct {
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
-	// Stale counts connections that were found dead when they were to be used
-	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way, or because bytes
-	// had come that no call had asked for.
+	// Stale counts idle connections that a call took and found dead, and those
+	// closed along with one, or because their server is not the right one any
+	// more. Broken counts connections closed because a call failed or was
+	// cancelled half-way, or because bytes arrived that no call had asked for.
 	Stale, Broken uint64
-	// Retried counts calls that were sent again on another connection.
+	// Retried counts calls sent again on another connection.
 	Retried uint64
-	// Open connections, those of them that are Idle, and calls Waiting.
+	// Open counts connections, Idle those of them without a call, and Waiting
+	// the calls that wait for one.
 	Open, Idle, Waiting int
 }
 
@@ -127,7 +128,7 @@ type Pool[C Conn] struct {
 	idle    []C       // used last at the end
 	waiters list.List // of chan grant[C], first come first served
 	dial    dialState
-	shared  int // open connections that are shared
+	shared  int // shared connections among the open ones
 	gen     uint64
 	closed  bool
 	// moved is the last time at which a connection was taken or came back.
@@ -270,8 +271,8 @@ func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
 	return none, old
 }
 
-// TooOld reports whether a connection that was used last at since is not to be
-// used any more.
+// TooOld reports whether a connection, used last at since, is too old for
+// another use.
 func (p *Pool[C]) TooOld(cn C, since, now time.Time) bool {
 	return now.Sub(since) > p.o.IdleTimeout || p.Outlived(cn, now)
 }
@@ -283,7 +284,8 @@ func (p *Pool[C]) Outlived(cn C, now time.Time) bool {
 	return p.o.MaxLifetime > 0 && now.Sub(cn.slot().born) > p.o.MaxLifetime
 }
 
-// Retire closes a connection that has served for long enough.
+// Retire closes a connection at the end of its service: it is too old, not
+// broken.
 func (p *Pool[C]) Retire(cn C, now time.Time) {
 	p.mu.Lock()
 	p.unshare(cn)
@@ -293,7 +295,7 @@ func (p *Pool[C]) Retire(cn C, now time.Time) {
 	cn.Close()
 }
 
-// Put gives a connection back. A connection that is not clean is closed.
+// Put gives a connection back. It is closed unless it is clean.
 func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	p.mu.Lock()
 	if !clean {
@@ -347,7 +349,7 @@ func (p *Pool[C]) unshare(cn C) {
 	}
 }
 
-// Tidy closes idle connections that are too old.
+// Tidy closes idle connections past their time.
 func (p *Pool[C]) Tidy(now time.Time) {
 	var old []C
 	p.mu.Lock()
@@ -375,9 +377,9 @@ func (p *Pool[C]) Lost(cn C) {
 	closeAll(idle)
 }
 
-// Renew closes all connections, those in use when they come back, because they
-// lead to a server that is no longer the right one. It does so once a second at
-// most, and reports whether it did: a server may remain the wrong one.
+// Renew closes all connections, those in use when they come back, because their
+// server is not the right one any more. It does so once a second at most, and
+// reports whether it did: a server may remain the wrong one.
 func (p *Pool[C]) Renew(now time.Time) bool {
 	p.mu.Lock()
 	if now.Sub(p.renewed) < renewPause {
@@ -403,14 +405,14 @@ func (p *Pool[C]) nextGeneration() []C {
 	return idle
 }
 
-// Retry gives back a connection that was Lost by a call that goes on with
-// another one.
+// Retry gives back a connection after Lost. Its call goes on with another
+// connection.
 func (p *Pool[C]) Retry(cn C, now time.Time) {
 	p.Put(cn, true, now) // closed: its generation has passed
 	p.Retried()
 }
 
-// Retried counts a call that is sent again.
+// Retried counts a call sent again.
 func (p *Pool[C]) Retried() {
 	p.mu.Lock()
 	p.stats.Retried++
@@ -441,7 +443,7 @@ func closeAll[C Conn](conns []C) {
 }
 
 // Silent returns for how long no connection has been taken or has come back,
-// although calls use connections that are not shared, or wait for one.
+// although calls use connections of their own, or wait for one.
 func (p *Pool[C]) Silent(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// conn is a connection that is only counted.
+// conn is a connection without a peer, to be counted alone.
 type conn struct {
 	pool.Slot
 	id   int
@@ -256,8 +256,8 @@ func TestDialThatFailsAtTheDeadlineOfAWaiterIsNotItsError(t *testing.T) {
 	})
 }
 
-// hasty is a context whose deadline seems far until it has passed: it stands for a call that
-// runs late, after an event of the same instant.
+// hasty is a context with a deadline that seems far until it has passed. It stands for a
+// call that runs late, after an event of the same instant.
 type hasty struct {
 	context.Context
 	until time.Time

@@ -13,10 +13,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// A Socket is a connection without its protocol: bytes to be written, a deadline,
-// and an interrupt. It belongs to one call at a time, or to a mux. Invariant: after
-// an interrupt every operation fails, unless a later deadline is set by the call
-// that has the connection then; a call that was interrupted is never calm.
+// A Socket is a connection without its protocol: bytes to write, a deadline, and an
+// interrupt. It belongs to one call at a time, or to a mux. Invariant: after an
+// interrupt every operation fails, unless the call that has the connection then
+// sets a later deadline; an interrupted call is never calm.
 
 const (
 	// vectorFrom is the size from which bytes are handed to the kernel as they
@@ -31,9 +31,9 @@ const (
 
 // Socket is a network connection with a write buffer and a deadline.
 type Socket struct {
-	// Peek looks for bytes that have come and were not read.
+	// Peek looks for received bytes that were not read.
 	Peek *Peeker
-	// W holds the bytes to be written, behind those that Refer has put in front.
+	// W holds the bytes to write, behind the bytes that Refer has put in front.
 	W []byte
 	// Interrupt makes every operation fail, now and later.
 	Interrupt func()
@@ -41,8 +41,8 @@ type Socket struct {
 	nc net.Conn
 	// try writes without waiting.
 	try *Trier
-	// vec, if not empty, holds the bytes that come before W[mark:], with those
-	// that were too many to copy.
+	// vec, if not empty, holds the bytes before W[mark:], with the slices that
+	// were too large to copy.
 	vec  net.Buffers
 	mark int
 	// deadline is the one set on nc.
@@ -72,7 +72,7 @@ func (s *Socket) Close() error {
 // Write writes p past the buffer.
 func (s *Socket) Write(p []byte) (int, error) { return s.nc.Write(p) }
 
-// Silent reports whether no layer above the socket holds bytes that have come. No
+// Silent reports whether no layer above the socket holds received bytes. No
 // goroutine may read meanwhile.
 func (s *Socket) Silent() bool {
 	bytes, moved := s.Peek.Held()
@@ -88,8 +88,8 @@ func (s *Socket) SetReadDeadline(t time.Time) error {
 	return s.nc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets the deadline of writes alone. TLS does not outlive a write
-// that is interrupted, so a write that runs gets a moment to end.
+// SetWriteDeadline sets the deadline of writes alone. TLS does not outlive an
+// interrupted write, so a running write gets a moment to end.
 func (s *Socket) SetWriteDeadline(t time.Time) error {
 	s.deadline = time.Time{}
 	if _, ok := s.nc.(*tls.Conn); ok && !t.IsZero() {
@@ -123,7 +123,7 @@ func Exchange[C any](ctx context.Context, s *Socket, now time.Time, timeout time
 		s.Allow(now, timeout)
 	}
 	var stop func() bool
-	// The deadline of the connection is that of the context; a cancelled context
+	// The deadline of the context is set on the connection; a cancelled context
 	// needs the interrupt.
 	if caller, _ := remote.Split(ctx); caller.Done() != nil {
 		stop = context.AfterFunc(caller, s.Interrupt)
@@ -194,8 +194,8 @@ func Cause(ctx context.Context, bounded bool, err error) error {
 }
 
 // Gone reports whether err says that the peer has gone without a farewell. It is
-// not a passed deadline, nor a reply that was not expected, nor a Close of this
-// side. The caller looks for errors of its protocol.
+// neither a passed deadline, nor an unexpected reply, nor a Close of this side.
+// The caller looks for errors of its protocol.
 func Gone(err error) bool {
 	for _, other := range []error{
 		context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
