@@ -11,7 +11,7 @@
 //   - ledger: generation, watermarks, lane versions and tags: which entries of L1 may be
 //     served
 //   - flight: shared loads, fences, the graph of loads that wait for each other; single
-//     keys that become batches; the end of all operations that have begun
+//     keys that become batches; the end of all begun operations
 //   - lifetime: the contexts of flights and Loaders, made when their end is asked for;
 //     the ends of all loads
 //   - limit: load slots, the retry budget, the breaker; how much runs in the background

@@ -8,7 +8,7 @@ import (
 
 // Operation is one of [Acquire], [Put], [Drop], [Extend], [Release] and [Renew].
 type Operation interface {
-	// decide changes s, whose slots are its own, and returns the answer.
+	// decide changes s, which owns its slots, and returns the answer.
 	decide(s *State, at Clock) Answer
 }
 
@@ -113,7 +113,7 @@ type Put struct {
 	Schema string
 	// Token is the token of a lease or of a drop.
 	Token uint64
-	// Fresh and Left are how long the value is fresh, and kept.
+	// Fresh and Left are the times for which the value is fresh, and kept.
 	Fresh, Left int64
 	// Namespace is the namespace state from when the right was given.
 	Namespace string
@@ -123,9 +123,9 @@ type Put struct {
 	Drops bool
 }
 
-// roomy is the number of fields of a key beyond which a Put looks for values that
-// have run out, and removes them. They would live on with the key; looking for them
-// takes time.
+// roomy is the number of fields of a key beyond which a Put looks for values past
+// their life, and removes them. They would live on with the key; a search before
+// each Put would take time.
 const roomy = 3
 
 func (op Put) decide(s *State, at Clock) Answer {
@@ -170,8 +170,8 @@ type Drop struct {
 	Left int64
 	// Hold is how long no lease is given. A longer hold stays.
 	Hold int64
-	// Token is a right that comes with the drop, and Life how long that is good.
-	// Zero means none.
+	// Token is a right to store that comes with the drop, and Life its length. A
+	// zero Token means no right.
 	Token uint64
 	Life  int64
 }
@@ -200,11 +200,11 @@ func (op Drop) decide(s *State, at Clock) Answer {
 // Extend gives the stored value new lives, and the token of the lease as its ID.
 type Extend struct {
 	Schema string
-	// Token is that of the lease.
+	// Token is the token of the lease.
 	Token uint64
-	// ID is that of the value.
+	// ID is the id of the value.
 	ID uint64
-	// Fresh and Left are how long the value is fresh, and kept.
+	// Fresh and Left are the times for which the value is fresh, and kept.
 	Fresh, Left int64
 	// Namespace is the namespace state from when the lease was given.
 	Namespace string
@@ -280,8 +280,8 @@ func (s *State) clear(keepToken bool, hold, now int64) {
 	}
 }
 
-// soften makes all values stale, lets them be kept for most more at most unless
-// that is zero, and voids all rights. Without a value the key has no end then.
+// soften makes all values stale, and voids all rights. Values are kept for most
+// more at most, unless most is zero. Without a value the key loses its end.
 func (s *State) soften(now, most int64) {
 	s.Token = Token{}
 	stays := false
@@ -304,7 +304,7 @@ func (s *State) soften(now, most int64) {
 	}
 }
 
-// sweep removes values that have run out, of all types.
+// sweep removes the values past their life, of all types.
 func (s *State) sweep(now int64) {
 	for i := range s.Slots {
 		if v := &s.Slots[i].Value; v.Left <= now {

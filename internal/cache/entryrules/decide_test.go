@@ -16,7 +16,7 @@ const (
 
 var clock = entryrules.Clock{Now: now, Second: 1} // read-only
 
-// state builds a State that is remembered until 2000.
+// state returns a State remembered until 2000.
 func state(change func(s *entryrules.State), slots ...entryrules.Slot) entryrules.State {
 	s := entryrules.State{Slots: slots, Until: 2000}
 	if change != nil {
@@ -25,21 +25,21 @@ func state(change func(s *entryrules.State), slots ...entryrules.Slot) entryrule
 	return s
 }
 
-// slot is that of schema a, with the parts that change gives it.
+// slot returns the slot of schema a, with the parts that change gives it.
 func slot(change func(s *entryrules.Slot)) entryrules.Slot {
 	s := entryrules.Slot{Schema: "a"}
 	change(&s)
 	return s
 }
 
-// value is a value with id 7 that is fresh until 1100 and kept until 1200.
+// value returns a value with id 7, fresh until 1100 and kept until 1200.
 func value() entryrules.Value {
 	return entryrules.Value{ID: 7, Fresh: 1100, Left: 1200, Namespace: ns, Data: []byte("v")}
 }
 
 func withValue(s *entryrules.Slot) { s.Value = value() }
 
-// stale is a value that is not fresh any more.
+// stale gives a slot a value that is not fresh any more.
 func stale(s *entryrules.Slot) {
 	s.Value = value()
 	s.Value.Fresh = 900
@@ -104,7 +104,7 @@ func becomes(change func(*entryrules.State), slots ...entryrules.Slot) *entryrul
 	return &s
 }
 
-// gone is the wanted state of a key that is not known any more.
+// gone returns the wanted state of a forgotten key.
 func gone() *entryrules.State { return &entryrules.State{} }
 
 func noData(v entryrules.Value) entryrules.Value {

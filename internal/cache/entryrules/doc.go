@@ -13,7 +13,7 @@
 //
 // A key has a value and a lease for each value type (schema), and one token and
 // one hold for all of them. Each of the four is there or not, and runs out by
-// time. A part that has run out stays until it is replaced or the whole key is
+// time. A part stays past its end, until it is replaced or the whole key is
 // forgotten, at [State].Until:
 //
 //	part    while it lasts                            when it has run out
@@ -24,7 +24,7 @@
 //	token   its holder may store, even during a hold  worth nothing
 //	hold    no lease is given                         leases are given
 //
-// The effects of the operations on the slot of their own schema, on those of
+// The effects of the operations on the slot of their own schema, on the slots of
 // the others, on the token and on the hold:
 //
 //	operation           own slot                others        token      hold     announced
@@ -43,7 +43,7 @@
 //
 // # Invariant
 //
-// A value is stored only under a right (a lease or a token) that was given after
-// the last drop of the key, and a right stores once. So a value that was loaded
-// before a drop is never stored after it.
+// A value is stored only under a right (a lease or a token) given after the last
+// drop of the key, and a right stores once. So a value loaded before a drop is
+// never stored after it.
 package entryrules

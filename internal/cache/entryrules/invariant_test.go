@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// right is a lease or a token that was given.
+// right is a lease or a token given to a caller.
 type right struct {
 	schema string // empty for a token
 	drops  int    // how many drops there had been
@@ -20,7 +20,7 @@ type right struct {
 	used   bool
 }
 
-// judge checks the decisions about a key, with a clock that is never set back. It
+// judge checks the decisions about a key, with a clock that never goes back. It
 // knows the promises, not the rules.
 type judge struct {
 	testing.TB
@@ -29,7 +29,7 @@ type judge struct {
 	rights map[uint64]*right
 	tokens []uint64 // in the order in which they were given
 	drops  int      // drops of the key
-	hard   int      // drops that are not a Put under a lease
+	hard   int      // all drops but Puts under a lease
 	hold   int64    // until when leases are refused
 	done   []string
 }
@@ -60,7 +60,7 @@ func (j *judge) bad(format string, args ...any) {
 func (j *judge) operation(b []byte) entryrules.Operation {
 	schema := string('a' + rune(b[1]%2))
 	life := int64(b[2] % 60)
-	recent := func(n byte) uint64 { // a right that was given, mostly one of the last
+	recent := func(n byte) uint64 { // a right given before, mostly one of the last
 		if len(j.tokens) == 0 {
 			return 1
 		}
@@ -141,7 +141,8 @@ func (j *judge) acquired(op entryrules.Acquire, a entryrules.Answer) {
 	j.tokens = append(j.tokens, op.Token)
 }
 
-// stored judges a store under a right: nothing was dropped since that was given.
+// stored judges a store under a right: nothing was dropped since the right was
+// given.
 func (j *judge) stored(token uint64, schema string, drops bool) {
 	j.Helper()
 	r := j.rights[token]

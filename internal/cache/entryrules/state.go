@@ -18,7 +18,7 @@ type Clock struct {
 // Forever is a time that never comes, and a duration that leads there.
 const Forever int64 = math.MaxInt64
 
-// State is the state of one key in a store. The zero State is that of a key that
+// State is the state of one key in a store. The zero State stands for a key that
 // the store does not know. A State is not changed once it was passed to [Decide]
 // or returned by it, so copies may share its slots.
 type State struct {
@@ -59,8 +59,8 @@ type Value struct {
 	// Earlier are IDs that the value had before it was extended, the last one first, as
 	// far as the store keeps them: its bytes are the same since.
 	Earlier []uint64
-	// Unreadable says that another program stored bytes that are no value. They count
-	// as absent, and take up room.
+	// Unreadable: another program has stored bytes in place of a value. They count as
+	// absent, and take up room.
 	Unreadable bool
 	// Data is the sealed value, as far as the store has read it. Nothing is
 	// decided by it.
@@ -72,7 +72,7 @@ type Value struct {
 // Remembered is the number of earlier IDs of a value that a store keeps.
 const Remembered = 3
 
-// Is reports whether the bytes of the value are those of the value with that ID.
+// Is reports whether the value has the same bytes as the value with that ID.
 func (v *Value) Is(id uint64) bool {
 	return id != 0 && (v.ID == id || slices.Contains(v.Earlier, id))
 }
@@ -113,8 +113,8 @@ func until(end, now int64) int64 {
 	return max(0, end-now)
 }
 
-// is reports whether the lease is there and has this token. A lease that has
-// run out stays until another replaces it.
+// is reports whether the lease is there and has this token. A lease stays past its
+// end until another replaces it.
 func (l Lease) is(token uint64) bool { return l.Token == token && token != 0 }
 
 // left returns the rest of the lease. If the rest is longer than the whole lease by
@@ -167,8 +167,7 @@ func (s *State) slot(schema string) *Slot {
 	return &s.Slots[len(s.Slots)-1]
 }
 
-// Empty reports whether there is nothing in the State, not even something that
-// has run out.
+// Empty reports whether the State has no part, not even one past its end.
 func (s State) Empty() bool { return s.size() == 0 }
 
 // size is the number of fields that the State takes up in a hash of Redis.

@@ -1,6 +1,6 @@
-// Package envelope seals an encoded value. Opening bytes that a tier has
-// returned gives either exactly the value that was stored under the same key
-// for the same schema, or an error.
+// Package envelope seals an encoded value. Opening bytes from a tier gives
+// either exactly the value stored under the same key for the same schema, or an
+// error.
 //
 // An envelope is an 8-byte header and the payload:
 //
@@ -11,10 +11,10 @@
 //	byte 4-7   CRC-32C, little endian, over key, bytes 0-3 and payload,
 //	           begun with a hash of schema and length of the key
 //
-// Key and schema are part of the checksum but are not stored. So a value that
-// was moved to another key, or written for another type, cannot be opened. The
-// tier keeps times beside the envelope, so that a life can be changed without
-// sending the payload again.
+// Key and schema are part of the checksum but are not stored. So a value moved
+// to another key, or written for another type, cannot be opened. The tier keeps
+// times beside the envelope, so that a life can be changed without sending the
+// payload again.
 package envelope
 
 import (
@@ -38,9 +38,9 @@ type Flags uint8
 const (
 	// NotFound marks a negative entry. Its payload is empty.
 	NotFound Flags = 1
-	// Tagged marks an entry that has tags before its payload.
+	// Tagged marks an entry with tags before its payload.
 	Tagged Flags = 2
-	// Lived marks an entry that has lives of its own before its payload, behind its tags.
+	// Lived marks an entry with lives of its own before its payload, behind its tags.
 	Lived Flags = 4
 
 	// known is the set of flags that this format defines.
@@ -52,7 +52,7 @@ var (
 	// ErrForeign is returned for data that this package has not written, or has
 	// written in another format.
 	ErrForeign = errors.New("envelope: not an envelope of this format")
-	// ErrChecksum is returned for data that was damaged, or sealed for another
+	// ErrChecksum is returned for damaged data, and for data sealed for another
 	// key or schema.
 	ErrChecksum = errors.New("envelope: checksum mismatch")
 )

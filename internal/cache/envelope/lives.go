@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 )
 
-// AppendLives appends to dst, which Begin has started and which has its tags already,
-// the lives of a value that are its own. The caller then appends the payload and calls
-// Seal with the flag [Lived].
+// AppendLives appends the lives that a value has of its own to dst, which Begin has
+// started and which has its tags already. The caller then appends the payload and
+// calls Seal with the flag [Lived].
 func AppendLives(dst []byte, o *expiry.Own) []byte {
 	for _, d := range [...]time.Duration{o.Revalidate, o.OnError, o.Memory} {
 		dst = binary.AppendUvarint(dst, uint64(max(expiry.None, d))+1) // None is 0

@@ -77,7 +77,7 @@ func (p *a3fifo) fit(share int64, weighted bool) {
 	p.setTarget(p.target)
 }
 
-// sizeOf returns the size of an entry of a given weight, size that of a node's
+// sizeOf returns the size of an entry of a given weight, size the size of a node's
 // entry.
 func (p *a3fifo) sizeOf(weight int64) int64 {
 	if p.weighted {
@@ -91,8 +91,9 @@ func (p *a3fifo) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
 // total is the size of all entries.
 func (p *a3fifo) total() int64 { return p.small.size + p.main.size }
 
-// capacity is what the shard has room for: what it holds if the cache is full, for
-// shards differ and the bound may be one of another kind, and else at least its share.
+// capacity is the size for which the shard has room. In a full cache it is the size of
+// its entries: shards differ, and the bound may be of another kind. Else it is at
+// least the share.
 func (p *a3fifo) capacity() int64 {
 	if p.full {
 		return max(1, p.total())
@@ -201,7 +202,8 @@ type brake struct {
 	returns float64 // share of main's victims that came back within one length of main
 }
 
-// weight is that of one event, of the last thirty-second of main's length.
+// weight is the weight of one event in a mean over the last thirty-second of main's
+// length, or over the last 32 events if these are more.
 func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
 
 // judge ends a trial.
@@ -236,8 +238,8 @@ func (p *a3fifo) move(i uint32) {
 	p.main.push(p.nodes, i, p.size(i))
 }
 
-// hand turns entries at main's head that were hit to the tail, and returns the
-// first that was not; zero if handSteps do not find one. It passes keep by.
+// hand moves hit entries from main's head to the tail, and returns the first entry
+// without a hit; zero if handSteps do not find one. It never returns keep.
 func (p *a3fifo) hand(keep uint32) uint32 {
 	for range handSteps {
 		i := p.main.head
@@ -266,9 +268,9 @@ func (p *a3fifo) judge(i uint32, hit bool) {
 	}
 }
 
-// evict takes an entry out of its queue and returns its node; zero if there is
-// none but keep. queue is the one that the new entry is to enter. An entry that
-// is dead at now goes first, wherever the hands meet one, and leaves no ghost.
+// evict takes an entry out of its queue and returns its node; zero if there is none
+// but keep. queue is the queue for the new entry. An entry dead at now goes first,
+// wherever the hands meet one, and leaves no ghost.
 func (p *a3fifo) evict(queue, keep uint32, now int64) uint32 {
 	if queue&inMain != 0 && p.main.size >= p.mainTarget() {
 		if i := p.evictMain(keep, now); i != 0 {
@@ -302,7 +304,7 @@ func (p *a3fifo) passes(i uint32, now int64) bool {
 	return !p.nodes.over(i, now) && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
 }
 
-// evictMain takes the first entry out of main that was not hit, or the oldest.
+// evictMain takes the first entry without a hit out of main, or the oldest.
 func (p *a3fifo) evictMain(keep uint32, now int64) uint32 {
 	if i := p.main.head; i != 0 && i != keep && p.nodes.over(i, now) {
 		return p.drop(i, now)

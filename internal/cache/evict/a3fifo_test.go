@@ -19,7 +19,7 @@ func newBed(share int64, weighted bool) *bed {
 }
 
 // add makes room for an entry of weight w with so many uses, and inserts it. It
-// returns the keys that were evicted.
+// returns the evicted keys.
 func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	hash := uint32(key+1) * 0x9e3779b1
 	queue := b.admit(hash, w, b.total()+b.sizeOf(w) > b.share)

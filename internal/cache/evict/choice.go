@@ -66,7 +66,7 @@ type listener interface {
 	// hit is told of a hit.
 	hit(i uint32)
 	// hottest calls yield for each node, the last one to be evicted first, until it
-	// returns false. A larger rank is that of a node that is used more.
+	// returns false. A node with a larger rank is used more.
 	hottest(yield func(i uint32, rank uint64) bool)
 }
 

@@ -185,7 +185,7 @@ func TestEachPolicyKeepsItsStructure(t *testing.T) {
 	}
 }
 
-// any returns an entry that is held, the same in each run; nil if there is none.
+// any returns a held entry, the same in each run; nil if there is none.
 func (r *row) any(rnd *rand.Rand) *Head {
 	held := slices.SortedFunc(func(yield func(*Head) bool) {
 		for h := range r.keys {

@@ -14,14 +14,14 @@ const (
 	ageMask  = 1<<ageBits - 1
 )
 
-// ghosts remembers keys that were evicted: 12 bytes per entry, in buckets of one
-// cache line, of which the oldest record makes room. A record is a fingerprint of
-// 16 bits, the queue that the entry was evicted from, and a time of 15 bits. The
+// ghosts remembers evicted keys: 12 bytes per entry, in buckets of one cache line.
+// In a full bucket the oldest record makes room. A record is a fingerprint of 16
+// bits, the queue from which the entry was evicted, and a time of 15 bits. The
 // zero ghosts remembers nothing and has no room. Two keys share a record with a
 // chance of one in 4096.
 type ghosts struct {
 	buckets [][bucketSlots]uint32
-	// room is the number of entries that the size is meant for.
+	// room is the number of entries for which the size is meant.
 	room int
 	// shift is how many low bits of a time are left out of a record.
 	shift int
@@ -45,7 +45,7 @@ func newGhosts(n int, capacity int64) ghosts {
 }
 
 // bucket returns the bucket of a hash. The multiplication mixes the bits, since
-// those of the fingerprint are among them.
+// the bits of the fingerprint are among them.
 func (g *ghosts) bucket(hash uint32) *[bucketSlots]uint32 {
 	return &g.buckets[uint64(hash*0x9e3779b1)*uint64(len(g.buckets))>>32]
 }
@@ -60,7 +60,7 @@ func record(hash uint32, fromMain bool) uint32 {
 	return r
 }
 
-// add remembers a key that was evicted at a time of its queue's clock.
+// add remembers a key evicted at a time of its queue's clock.
 func (g *ghosts) add(hash uint32, fromMain bool, at uint64) {
 	b := g.bucket(hash)
 	r := record(hash, fromMain) | uint32(at>>g.shift)&ageMask

@@ -18,10 +18,10 @@ const (
 	// UsesBits is the number of those bits.
 	UsesBits = 2
 
-	// Idles is the bit of State that is set if reads matter to the life of the entry.
+	// Idles is the bit of State for an entry with an idle life: reads prolong it.
 	Idles = 1 << UsesBits
-	// SettledBits are the bits of State that say, with all of MaxUses and without Idles,
-	// that a hit changes nothing.
+	// SettledBits are the bits of State that show whether a hit changes anything: it
+	// changes nothing if all of MaxUses are set, and Idles is not.
 	SettledBits = MaxUses | Idles
 
 	// shardShift is the number of bits below the number of the shard.
@@ -73,33 +73,33 @@ func InShard(n uint32) uint32 { return n << shardShift }
 const (
 	// stampMask selects the stamp from State>>StampShift.
 	stampMask = 1<<(32-StampShift) - 1
-	// ahead is by how many units a stamp may be later than the time of a reader, which
-	// is late while its clock is coarse. A stamp that seems to be further ahead is that
-	// of a long time ago.
+	// ahead is the number of units by which a stamp may be later than the time of a
+	// reader, which is late while its clock is coarse. A stamp that seems further ahead
+	// is from a long time ago.
 	ahead = 1024
 )
 
-// Idle is how long an entry lives without being read. The zero Idle means that reads do
-// not matter.
+// Idle is the time for which an entry lives without being read. The zero Idle means
+// that reads do not matter.
 //
 // The time of the last read is in the high bits of Head.State, the stamp: a number of
 // units since the start of the clock, modulo 2^18. A unit is a power of two of
-// nanoseconds, between a sixteenth and an eighth of Life, so that a hit whose unit is
-// that of the stamp writes nothing. Life counts from the begin of the unit. So an entry
-// ends between 7/8 of Life and all of Life after its last read.
+// nanoseconds, between a sixteenth and an eighth of Life, so that a hit in the unit of
+// the stamp writes nothing. Life counts from the begin of the unit. So an entry ends
+// between 7/8 of Life and all of Life after its last read.
 //
 // Invariant: in one Head, a stamp is only replaced by a later one, and every writer of
-// State keeps the stamp that it finds. So a read is lost only if its entry is replaced at
-// the same moment by one that inherits the stamp.
+// State keeps the stamp that it finds. So a read is lost only if at the same moment
+// another entry replaces its entry, and inherits the stamp.
 type Idle struct {
 	// Life is in nanoseconds; zero means that reads do not matter.
 	Life int64
-	// Shift is the number of low bits of a time that are within one unit.
+	// Shift is the number of low bits of a time within one unit.
 	Shift uint8
 }
 
-// NewIdle returns the Idle of a life. A life that is not positive, or longer than a
-// century, is none.
+// NewIdle returns the Idle of a life. A life counts as none if it is zero or negative,
+// or longer than a century.
 func NewIdle(life time.Duration) Idle {
 	const century = 100 * 365 * 24 * time.Hour
 	if life <= 0 || life > century {

@@ -2,14 +2,14 @@ package evict
 
 import "fmt"
 
-// lfu evicts the entry with the fewest uses since it was added, of several the one
-// whose last use is the longest ago. Adding is a use. Uses are counted in full, and
-// forgotten when an entry leaves.
+// lfu evicts the entry with the fewest uses since it was added; among several, the one
+// with the oldest last use. Adding is a use. Uses are counted in full, and forgotten
+// when an entry leaves.
 //
 // Nodes with the same number of uses are in one bucket, and buckets are in a list, so
 // that each operation takes constant time (Shah, Mitra, Matani, "An O(1) algorithm for
 // implementing the LFU cache eviction scheme", 2010). The mark of a node is the number
-// of its bucket. The bucket with the number zero stands for the two ends of the list.
+// of its bucket. Bucket zero stands for the two ends of the list.
 //
 // Invariant: buckets are in the order of their uses, and none but the ends is empty.
 type lfu struct {

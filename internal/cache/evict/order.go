@@ -4,9 +4,9 @@ package evict
 // other method, and do not copy an Order. It is not safe for concurrent use: all
 // methods need the shard's mutex, while readers write the uses of heads at any time.
 //
-// Invariant: every entry that was added and not removed is in exactly one queue of
-// the policy, or in none if it is pinned, and, if it has an end, in one slot of the
-// wheel: that of the end or an earlier one.
+// Invariant: from Add to its removal an entry is in exactly one queue of the policy, or
+// in none if it is pinned, and, if it has an end, in one slot of the wheel: the slot of
+// the end or an earlier one.
 type Order struct {
 	nodes    slab
 	n        int
@@ -16,14 +16,14 @@ type Order struct {
 	kind     Policy
 	policy   policy
 	listener listener // the policy, if it must be told of hits; else nil
-	a3fifo   a3fifo   // the policy, if it is the default: next to what it uses
+	a3fifo   a3fifo   // the policy, if it is the default: next to the nodes that it uses
 	wheel    wheel
 }
 
-// Pinned is the weight of an entry that is never evicted. It counts as one.
+// Pinned is the weight of an entry exempt from eviction. It counts as one.
 const Pinned = -1
 
-// Counted returns what an entry of a weight counts.
+// Counted returns the number with which an entry of a weight counts towards the bound.
 func Counted(weight int64) int64 {
 	if weight == Pinned {
 		return 1
@@ -31,19 +31,19 @@ func Counted(weight int64) int64 {
 	return weight
 }
 
-// Gone is an entry that has left an Order.
+// Gone is an entry after it has left an Order.
 type Gone struct {
 	Head *Head
 	Hash uint32
 	// Weight is as counted.
 	Weight int64
-	// Born is the time of Store for the entry; zero if that is not in the sample.
+	// Born is the time of the entry's Stored; zero if the entry is not in the sample.
 	Born int64
 }
 
 // Fit makes the order ready for a share of the cache's bound: a sum of weights if
-// weighted, or a number of entries. It forgets what was evicted. If the bound was
-// of the other kind it takes time in proportion to the entries. The policy is that of the first call.
+// weighted, or a number of entries. It forgets evicted keys. If the bound was of the other kind it
+// takes time in proportion to the entries. The policy of the first call stays.
 func (o *Order) Fit(p Policy, share int64, weighted bool) {
 	if o.policy == nil {
 		o.use(p)
@@ -90,12 +90,12 @@ func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted boo
 }
 
 // Replace gives the place of old to h, an entry of the same key, with a new weight, at
-// now. The stamp of h is not earlier than that of old.
+// now. The stamp of h is not earlier than the stamp of old.
 func (o *Order) Replace(old, h *Head, weight, now int64) {
 	before := o.nodes.weight(old.node)
 	o.nodes.replace(old, h)
-	// A timer may run out early: Overdue and Rearm then move it. So a key that is
-	// written again and again leaves the wheel alone.
+	// A timer may run out early: Overdue and Rearm then move it. So a key written again
+	// and again leaves the wheel alone.
 	if h.Dead < old.Dead || old.Dead != Forever && h.Dead == Forever {
 		o.wheel.remove(&o.nodes, h.node)
 		o.wheel.add(&o.nodes, h.node, now)
@@ -105,8 +105,8 @@ func (o *Order) Replace(old, h *Head, weight, now int64) {
 	}
 }
 
-// reweigh changes the weight of a node. One that is pinned leaves its queue; one that is
-// pinned no longer enters as a new entry does.
+// reweigh changes the weight of a node. A node that becomes pinned leaves its queue; a
+// node that ceases to be pinned enters a queue like a new entry.
 func (o *Order) reweigh(i uint32, before, weight int64) {
 	if weight == Pinned {
 		o.pins++
@@ -126,7 +126,7 @@ func (o *Order) reweigh(i uint32, before, weight int64) {
 // the order keeps the time of the store.
 func (o *Order) Sampled(h *Head) bool { return sampled(h.node) }
 
-// Stored notes that h, an entry of this order that is in the sample, was stored at now.
+// Stored notes that h, an entry of this order and of the sample, was stored at now.
 func (o *Order) Stored(h *Head, now int64) { *o.nodes.bornAt(h.node) = now }
 
 // Pinned reports whether h, an entry of this order, is pinned.
@@ -154,9 +154,9 @@ func (o *Order) Remove(h *Head) Gone {
 	return o.clear(h.node)
 }
 
-// Evict takes out the entry that the policy gives up next; none, with a nil Head, only if
-// there is no other than pinned ones and keep, which may be no entry of this order. An
-// entry that is dead at now goes first where the policy meets one.
+// Evict takes out the entry that the policy gives up next. It takes out none, and returns
+// a nil Head, only if the order has no entries but pinned ones and keep. keep may be
+// foreign to this order. An entry dead at now goes first where the policy meets one.
 func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	var spared uint32
 	if keep != nil && o.Holds(keep) && !o.Pinned(keep) { // a pinned one is in no queue
@@ -168,7 +168,7 @@ func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	return Gone{}
 }
 
-// clear frees a node that is in no queue any more.
+// clear frees a node that has left its queue.
 func (o *Order) clear(i uint32) Gone {
 	gone := Gone{Head: o.nodes.head(i), Hash: o.nodes.node(i).hash, Weight: Counted(o.nodes.weight(i))}
 	if sampled(i) {
@@ -195,9 +195,9 @@ type Ranked struct {
 	Rank uint64
 }
 
-// Hottest returns up to n entries that are not dead at now, the last one to be evicted
-// first, with ranks that fall; none if the policy does not listen. Pinned entries that were
-// read come before all others, and those that were not behind them.
+// Hottest returns up to n entries alive at now, the last one to be evicted first, with
+// falling ranks; none if the policy does not listen. Pinned entries with a read come before
+// all others, and pinned entries without a read behind them.
 func (o *Order) Hottest(n int, now int64) (all []Ranked) {
 	if o.listener == nil || n <= 0 {
 		return nil
@@ -221,8 +221,8 @@ func (o *Order) Hottest(n int, now int64) (all []Ranked) {
 	return all
 }
 
-// eachPinned calls yield for the pinned nodes that were read, or were not, until it returns
-// false, which eachPinned then returns, too.
+// eachPinned calls yield for the pinned nodes with a read, or for those without one, until
+// yield returns false. eachPinned then returns false, too.
 func (o *Order) eachPinned(read bool, yield func(i uint32, rank uint64) bool) bool {
 	rank := uint64(0)
 	if read {
@@ -236,9 +236,10 @@ func (o *Order) eachPinned(read bool, yield func(i uint32, rank uint64) bool) bo
 	return true
 }
 
-// Overdue takes the timer of an entry out of the wheel whose end may have passed
-// at now, in whole ticks; nil if there is none. An entry that has not ended, because it
-// was read or its end is turns of the wheel away, must be given to Rearm.
+// Overdue takes the timer of an entry out of the wheel and returns the entry, if its
+// end may have passed at now, in whole ticks; nil if there is none. If the entry has
+// not ended, because it was read or its end is turns of the wheel away, the caller must
+// give it to Rearm.
 func (o *Order) Overdue(now int64) *Head {
 	if i := o.wheel.pop(&o.nodes, now/TickLength); i != 0 {
 		return o.nodes.head(i)
@@ -249,8 +250,8 @@ func (o *Order) Overdue(now int64) *Head {
 // Rearm sets the timer of an entry again, at now.
 func (o *Order) Rearm(h *Head, now int64) { o.wheel.add(&o.nodes, h.node, now) }
 
-// NextTick returns the first tick that has a timer, or Never. It may be called only
-// after Overdue has returned nil.
+// NextTick returns the first tick with a timer, or Never. It may be called only after
+// Overdue has returned nil.
 func (o *Order) NextTick() int64 { return o.wheel.next() }
 
 // Empty takes out all entries at once.

@@ -10,8 +10,8 @@ import (
 )
 
 // TestEveryPolicyEvictsWhatIsNotPinned replaces, reads, pins, unpins, weighs anew and
-// removes entries in random order, and evicts beside entries that are to stay. An order
-// gives up nothing only if it holds nothing else than these.
+// removes entries in random order, and evicts beside entries that must stay. An order may
+// give up nothing only if it holds no other entries.
 func TestEveryPolicyEvictsWhatIsNotPinned(t *testing.T) {
 	for p := range policies {
 		for _, most := range []int{1, 2, 3, 5, 40} {
@@ -65,7 +65,8 @@ func (r *row) step(rnd *rand.Rand, most int) {
 	}
 }
 
-// evictBeside evicts one entry, for one that is to enter a queue, and checks that it may go.
+// evictBeside evicts one entry, in favour of a new entry for a queue, and checks that it may
+// go.
 func (r *row) evictBeside(keep *Head, queue uint32) {
 	may := 0
 	for h := range r.keys {

@@ -2,7 +2,7 @@ package evict
 
 import "fmt"
 
-// fifo evicts the entry that was added first. Hits change nothing.
+// fifo evicts the entry added first. Hits change nothing.
 type fifo struct {
 	unsized
 	nodes *slab
@@ -31,7 +31,7 @@ func (p *fifo) validate(entries map[*Head]bool) error {
 	return p.queue.validate(p.nodes, entries, func(uint32) int64 { return 1 })
 }
 
-// lru evicts the entry whose last use is the longest ago. Adding is a use.
+// lru evicts the entry with the oldest last use. Adding is a use.
 type lru struct{ fifo }
 
 func (p *lru) hit(i uint32) {

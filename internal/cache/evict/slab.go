@@ -8,8 +8,8 @@ const (
 	chunkMask  = chunkNodes - 1
 )
 
-// node is what only writers need of an entry: its place in a queue of the
-// policy. Nodes are linked by numbers instead of pointers, so the garbage
+// node is the part of an entry that only writers need: its place in a queue of
+// the policy. Nodes are linked by numbers instead of pointers, so the garbage
 // collector does not look at them, and a new entry of the same key takes over the
 // node without relinking anything. The number zero stands for no node.
 type node struct {

@@ -40,7 +40,8 @@ func (p *a3fifo) validate(entries map[*Head]bool) error {
 	return nil
 }
 
-// validate checks a list of nodes whose sizes are given. All are of entries.
+// validate checks a list of nodes with the given sizes. Each must belong to an
+// entry.
 func (l *list) validate(b *slab, entries map[*Head]bool, sizeOf func(i uint32) int64) error {
 	n, size := 0, int64(0)
 	var last uint32
@@ -60,7 +61,7 @@ func (l *list) validate(b *slab, entries map[*Head]bool, sizeOf func(i uint32) i
 	return nil
 }
 
-// validateSlab checks that every node is either free or that of an entry.
+// validateSlab checks that every node is either free or belongs to an entry.
 func (o *Order) validateSlab(entries map[*Head]bool) error {
 	free := 0
 	for i := o.nodes.free; i != 0; i = o.nodes.node(i).next {

@@ -8,15 +8,15 @@ import (
 const (
 	// TickLength is the time span of one slot of the wheel.
 	TickLength = int64(time.Second)
-	// wheelSlots is the number of slots. Deadlines that are further away than
-	// one turn of the wheel share the slots and are checked once per turn.
+	// wheelSlots is the number of slots. Deadlines further away than one turn of
+	// the wheel share the slots and are checked once per turn.
 	wheelSlots = 512
 	wheelMask  = wheelSlots - 1
-	// dueSlot is one more slot, for the rest of a slot that is being emptied.
+	// dueSlot is one more slot, for the rest of a slot while it is emptied.
 	dueSlot = wheelSlots
-	// slotMark tells the number of a slot from that of a node.
+	// slotMark tells the number of a slot from the number of a node.
 	slotMark = 1 << 31
-	// Never is the tick that stands for no deadline.
+	// Never is a tick after all others: it stands for no deadline.
 	Never int64 = math.MaxInt64
 )
 
@@ -27,10 +27,10 @@ type timer struct{ prev, next uint32 }
 
 // wheel is a hashed timing wheel with unsorted slots (Varghese and Lauck,
 // "Hashed and Hierarchical Timing Wheels", 1987, scheme 6): the entries of one
-// shard that have a deadline. All methods need the shard's mutex.
+// shard with a deadline. All methods need the shard's mutex.
 type wheel struct {
 	slots []uint32 // the first node of each; allocated with the first deadline
-	// tick is the first tick that has not been emptied.
+	// tick is the first tick not emptied yet.
 	tick int64
 	n    int
 }
@@ -84,8 +84,8 @@ func (w *wheel) remove(b *slab, i uint32) {
 }
 
 // pop takes out the next node of the ticks before end, or returns zero if there
-// is none. A slot is shared by deadlines that are whole turns apart, so the
-// entry may still be alive; then the caller puts it back.
+// is none. Deadlines whole turns apart share a slot, so the entry may still be
+// alive; then the caller puts it back.
 func (w *wheel) pop(b *slab, end int64) uint32 {
 	w.tick = max(w.tick, end-wheelSlots) // one turn sees every slot
 	for w.n == 0 || w.slots[dueSlot] == 0 {
@@ -107,7 +107,7 @@ func (w *wheel) pop(b *slab, end int64) uint32 {
 	return i
 }
 
-// next returns the first tick that has a slot with entries, or Never. It may be
+// next returns the first tick with entries in its slot, or Never. It may be
 // called only after pop has returned zero.
 func (w *wheel) next() int64 {
 	if w.n == 0 {

@@ -1,5 +1,5 @@
 // Package expiry has the times of an entry's life in L1 and its stamp, in 16 bytes
-// without a pointer, so that the garbage collector skips entries whose keys and
+// without a pointer, so that the garbage collector skips entries if their keys and
 // values have none either.
 //
 // All times are nanoseconds of the clock of L1. The end of an entry, its Dead, is
@@ -27,11 +27,11 @@ const (
 	StampShift = 17
 )
 
-// Lives are the times of an entry's life and its stamp. The zero Lives are those of
-// an entry that is fresh until it ends, with the stamp zero.
+// Lives are the times of an entry's life and its stamp. With the zero Lives an entry
+// is fresh until it ends, and has the stamp zero.
 type Lives struct {
-	// State is the stamp, which is the generation when the load of the value was
-	// registered, and below it flags and a hash.
+	// State is the stamp, and below it flags and a hash. The stamp is the generation
+	// at which the load of the value was registered.
 	State uint64
 	// Fresh and Soon are how long before its end the entry stops to be fresh, and how
 	// long before its end a hit has further work, such as starting a refresh. Soon is
@@ -39,15 +39,15 @@ type Lives struct {
 	Fresh, Soon Span
 }
 
-// New returns the Lives of an entry that is fresh until fresh, and the end of the
-// entry: dead, or up to a millisecond earlier so that fresh is exact; see [Span].
+// New returns the Lives of an entry with a value fresh until fresh, and the end of
+// the entry: dead, or up to a millisecond earlier so that fresh is exact; see [Span].
 func New(stamp, flags uint64, fresh, dead int64) (l Lives, end int64) {
 	l.State = stamp<<StampShift | flags
 	return l, l.End(fresh, dead)
 }
 
-// End changes the times to those of an entry that is fresh until fresh, and returns
-// its end as New does. An expired entry stays expired.
+// End sets the times of an entry with a value fresh until fresh, and returns its end
+// like New. An expired entry stays expired.
 func (l *Lives) End(fresh, dead int64) (end int64) {
 	if l.Expired() || fresh >= dead {
 		l.Fresh, l.Soon = 0, 0
@@ -74,7 +74,7 @@ func (l *Lives) FreshUntil(dead int64) int64 {
 }
 
 // SoonAt returns the time from which a hit has further work, for an entry that ends
-// at dead. Before it a hit needs no other check than those of the flags and the stamp.
+// at dead. Before it a hit checks the flags and the stamp, and nothing else.
 func (l *Lives) SoonAt(dead int64) int64 {
 	if l.Expired() {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 )
 
-// forever is the end of an entry that has none.
+// forever is the Dead of an entry without an end.
 const forever = math.MaxInt64
 
 // times returns a fresh and a dead time of any size, in any order.

@@ -2,12 +2,12 @@ package expiry
 
 import "time"
 
-// None is a window of [Own] that has no length.
+// None is a window of [Own] without length.
 const None time.Duration = -1
 
-// Own are the lives of one value that are not those of the cache's Options. In each
-// field zero stands for the Options, [None] for no time at all. An Own is not changed
-// once it is part of an entry.
+// Own are the lives that one value has instead of the lives in the cache's Options.
+// In each field zero stands for the Options, [None] for no time at all. An Own is not
+// changed once it is part of an entry.
 type Own struct {
 	// Revalidate and OnError are the two windows after the end of the TTL.
 	Revalidate, OnError time.Duration
@@ -15,8 +15,8 @@ type Own struct {
 	Memory time.Duration
 }
 
-// Windows returns the windows of a value: those of o, which may be nil, where it has
-// any, else those that are given.
+// Windows returns the windows of a value: the window of o, which may be nil, where it
+// has one, else the given window.
 func (o *Own) Windows(revalidate, onError time.Duration) (r, e time.Duration) {
 	if o == nil {
 		return revalidate, onError
@@ -32,8 +32,8 @@ func (o *Own) Longest(d time.Duration) time.Duration {
 	return min(d, max(0, o.Memory))
 }
 
-// With returns o with the fields of other that are not zero. Either may be nil; neither
-// is changed.
+// With returns o with the non-zero fields of other. Either may be nil; neither is
+// changed.
 func (o *Own) With(other *Own) *Own {
 	switch {
 	case o == nil:

@@ -1,7 +1,7 @@
 package expiry
 
-// Span is a duration that is not negative, in 32 bits: a number of 30 bits, and above
-// it the unit. Up to a second it is exact to the nanosecond, up to 17 minutes to the
+// Span is a duration of zero or more, in 32 bits: a number of 30 bits, and above it
+// the unit. Up to a second it is exact to the nanosecond, up to 17 minutes to the
 // microsecond, up to twelve days to the millisecond, beyond that to the second. The
 // longest is 34 years.
 type Span uint32
@@ -15,7 +15,7 @@ const (
 // Units are the units of Spans in nanoseconds.
 var Units = [...]int64{1, 1e3, 1e6, 1e9} // read-only
 
-// SpanOf returns the longest Span that is no longer than ns; zero if ns is negative.
+// SpanOf returns the longest Span up to ns nanoseconds; zero if ns is negative.
 func SpanOf(ns int64) Span {
 	ns = max(ns, 0)
 	for i, unit := range Units {

@@ -20,8 +20,7 @@ func fresh(d time.Duration) explain.Place {
 	return explain.Place{Entry: explain.Entry{Used: true, Present: true, Fresh: d}}
 }
 
-// TestVerdictsComeInTheOrderOfARead adds reasons, each of which comes before those that are there
-// already.
+// TestVerdictsComeInTheOrderOfARead adds reasons. Each comes before the reasons added earlier.
 func TestVerdictsComeInTheOrderOfARead(t *testing.T) {
 	k := explain.Key{Name: "n", Hold: time.Minute}
 	for i, step := range []struct {

@@ -14,15 +14,17 @@ type Remote struct {
 	Timeout time.Duration
 	// Read asks for the value under a name, of any version of the program.
 	Read func(ctx context.Context, name string) (remote.Held, error)
-	// Open removes the envelope of a value, and returns the version that has written it. Decode
-	// decodes the rest.
+	// Open removes the envelope of a value, and returns the version of the program that wrote
+	// it. Decode decodes the rest.
 	Open   func(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error)
 	Decode func(payload []byte, version int) error
-	// Tags asks for the drops of tags, unless Untagged is the error of a tier without tags.
+	// Tags asks for the drops of tags. It is not called if Untagged, the error of a tier
+	// without tags, is set.
 	Tags     func(ctx context.Context, tags []string) ([]remote.Tag, error)
 	Untagged error
-	// Since returns the time since a stale value ended, and whether a caller has expired it; byTag
-	// says that one of its tags has. own are its lives; nil for those of the cache.
+	// Since returns the time since a stale value ended, and whether a caller has expired it.
+	// byTag: a caller has expired one of its tags. own are its lives; nil stands for the lives in
+	// the Options.
 	Since func(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired bool)
 	// WhileRevalidate and OnError are the windows of stale values.
 	WhileRevalidate, OnError time.Duration

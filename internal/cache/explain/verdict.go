@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata/internal/observe/histogram"
 )
 
-// Verdict returns a sentence about the result of a GetOrLoad of key now. The order
-// of the cases is that of a read.
+// Verdict returns a sentence about the result of a GetOrLoad of key now. The cases
+// come in the order in which a read meets them.
 func (k *Key) Verdict() string {
 	switch {
 	case k.Closed:
@@ -81,7 +81,7 @@ func (k *Key) ofLoad() string {
 	return "The Loader runs."
 }
 
-// lasting returns the end of a sentence that is true for d.
+// lasting returns the end of a sentence that holds for d.
 func lasting(d time.Duration) string {
 	if d == math.MaxInt64 {
 		return ""
