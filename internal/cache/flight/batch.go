@@ -22,9 +22,10 @@ import (
 
 // Batch is a number of flights that one leader leads. Each lands by itself.
 type Batch[K comparable, V any] struct {
-	// Led are the flights that the batch leads, Joined those that were under way.
+	// Led are the flights that the batch leads, Joined the flights that were under way
+	// already.
 	Led, Joined []*Flight[K, V]
-	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive. Nil if
+	// Refused are the keys without a flight, with ErrClosed or ErrRecursive. Nil if
 	// there are none.
 	Refused map[K]error
 
@@ -32,7 +33,7 @@ type Batch[K comparable, V any] struct {
 	spare []Flight[K, V] // for further flights, in one piece
 	node  Node           // of the leader's loads
 	scope lifetime.Scope
-	open  atomic.Int64 // flights whose contexts have not ended
+	open  atomic.Int64 // flights with a running context
 	since uint64       // Group.revocations from before the batch began
 
 	// all is closed when no launched flight has callers that wait. Nil if the caller
@@ -44,9 +45,9 @@ type Batch[K comparable, V any] struct {
 	urgent chan struct{}
 }
 
-// Batch registers the caller with the flights of keys, which are all different:
-// it leads those that are not under way, until each has landed. Some keys, or
-// all, are refused if the group is closed, or ctx belongs to a load of theirs.
+// Batch registers the caller with the flights of keys, which are all different. It
+// joins the flights under way, and leads the others until each has landed. Some keys,
+// or all, are refused if the group is closed, or ctx belongs to a load of theirs.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
 	b := &Batch[K, V]{
 		g: g, spare: make([]Flight[K, V], len(keys)), Led: make([]*Flight[K, V], 0, len(keys)),
@@ -68,7 +69,7 @@ func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, 
 }
 
 // refused notes that a key has no flight. The flights that the batch leads must land
-// all the same.
+// even so.
 func (b *Batch[K, V]) refused(key K, err error) {
 	if b.Refused == nil {
 		b.Refused = make(map[K]error)
@@ -76,10 +77,10 @@ func (b *Batch[K, V]) refused(key K, err error) {
 	b.Refused[key] = err
 }
 
-// Gather returns a Batch of fs, flights that were launched each by itself: they have one
-// load from now on, in the Context of the Batch, which the caller finishes after that.
-// It has the values of the first flight, and is cancelled when the contexts of all are.
-// The goroutines of the flights wait for that load.
+// Gather returns a Batch of fs, flights that were each launched alone: from now on they
+// have one load, in the Context of the Batch. The caller finishes this Context after the
+// load. It has the values of the first flight, and is cancelled when the contexts of all
+// flights are. The goroutines of the flights wait for the load.
 func (g *Group[K, V]) Gather(fs []*Flight[K, V]) *Batch[K, V] {
 	b := &Batch[K, V]{g: g, Led: fs, urgent: make(chan struct{}), since: g.revocations.Load()}
 	b.node.load, b.node.outer = b, fs[0].node.outer
@@ -173,8 +174,8 @@ func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V]
 	})
 }
 
-// Ended notes that the context of one more flight was cancelled. With the last one
-// that of the batch is.
+// Ended notes that the context of one more flight was cancelled. The last one cancels
+// the context of the batch.
 func (b *Batch[K, V]) Ended(cause error) {
 	if b.open.Add(-1) == 0 {
 		b.scope.End(cause)
@@ -261,7 +262,7 @@ type Gatherer[T any] struct {
 	open *group[T]  // nil if none is
 }
 
-// group is the items that are handed over together.
+// group is the items of one hand-over.
 type group[T any] struct {
 	items []T           // guarded by the mutex of the Gatherer while the group is open
 	full  chan struct{} // closed when the group is
@@ -278,9 +279,9 @@ func NewGatherer[T any](size int, wait time.Duration, over <-chan struct{}, hand
 	return &Gatherer[T]{size: size, wait: wait, over: over, hand: hand}
 }
 
-// Join adds an item to a group, and returns when that was handed over and the hand-over
-// has returned. The hand-over runs on the goroutine of the item that came first: if it
-// ends that goroutine the others return all the same.
+// Join adds an item to a group, and returns when the hand-over of the group has
+// returned. The hand-over runs on the goroutine of the first item: if it ends this
+// goroutine, the Joins of the others still return.
 func (g *Gatherer[T]) Join(item T) {
 	if g.size <= 1 {
 		g.hand([]T{item})

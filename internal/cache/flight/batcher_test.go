@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/flight"
 )
 
-// hands records the groups that were handed over, and when.
+// hands records the groups handed over, and the times.
 type hands struct {
 	mu     sync.Mutex
 	begun  time.Time

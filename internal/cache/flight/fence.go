@@ -1,11 +1,11 @@
 // Fences and writes: they take the right to store from flights and writes of a key.
 //
 // States of a right: held from the registration of a flight or the begin of a write;
-// lost to a fence, a write or a hold of the key from elsewhere.
+// lost to a fence, to another write, or to a hold of the key.
 //
 // Invariant: the right is checked, and the entry inserted or dropped, in one
-// critical section of the key's shard. So a store under a right that was lost never
-// happens, and a drop is never followed by an insert from before it.
+// critical section of the key's shard. So a store under a lost right never happens,
+// and no insert from before a drop follows the drop.
 
 package flight
 
@@ -64,8 +64,8 @@ func (s *shard[K, V]) fenceFlight(f *Flight[K, V]) {
 	}
 }
 
-// FenceAll does for all keys what Fence does for one, without dropping: the
-// caller raises the generation that stamps are compared with first.
+// FenceAll takes the rights of all keys, as Fence does for one, without dropping:
+// the caller first raises the generation, to which stamps are compared.
 func (g *Group[K, V]) FenceAll() {
 	for i := range g.shards {
 		g.fenceAll(&g.shards[i])

@@ -34,23 +34,23 @@ type Result[V any] struct {
 	Offered bool
 	// Beside says that Load ran for another flight, with which this one was gathered.
 	Beside bool
-	// Tags are those of the value, and TagWatermark is the generation of tags from
-	// before it was read. Callers that have joined judge the value by them.
+	// Tags are the tags of the value, and TagWatermark is the generation of tags from
+	// before the value was read. Callers that have joined judge the value by them.
 	Tags         []string
 	TagWatermark uint64
 	// Instead is the error that a stale Value replaces, if it does.
 	Instead error
-	// Times are those of the value.
+	// Times are the times of the value.
 	Times Times
-	// Load is the context of the load that has brought the result, for traces; nil if there was
-	// none, or it is not traced.
+	// Load is the context of the load that has brought the result, for traces; nil without a
+	// load, or if the load is not traced.
 	Load context.Context
 }
 
 // Times are points of time in the life of a value, for the callers of a flight.
 type Times struct {
-	// Fresh is the time until which the value is fresh, Born the time at which it was
-	// loaded. Zero if they are not known.
+	// Fresh is the time until which the value is fresh, Born the time of its load.
+	// Zero if they are not known.
 	Fresh, Born int64
 }
 
@@ -60,8 +60,8 @@ type Patience struct {
 	// Soft ends, before the caller's own context, when the caller takes an offer.
 	// Nil means never.
 	Soft context.Context
-	// Good reports whether an offer that is good until some time may still be taken.
-	// The tags are those of [Result].
+	// Good reports whether an offer, good until a given time, may still be taken. The
+	// tags are the Tags of the [Result].
 	Good func(until int64, tags []string, tagWatermark uint64) bool
 	// Registered, if not nil, is called when the caller has a flight, which it
 	// leads or has joined: from then on Running counts that flight.
@@ -112,13 +112,13 @@ type execution struct {
 	// shared says that others than its leader know the flight. It is guarded by the
 	// shard's mutex until the flight has landed.
 	shared bool
-	// users are the goroutines that look at the flight: that of the caller that leads,
-	// and that on which it runs. Zero until it is launched.
+	// users counts the goroutines that look at the flight: the goroutine of the
+	// leader, and the one on which the flight runs. Zero until it is launched.
 	users atomic.Int32
 }
 
-// place is the place of a flight among those of its shard that run. The shard's mutex
-// guards it.
+// place is the place of a flight among the running flights of its shard. The shard's
+// mutex guards it.
 type place[K comparable, V any] struct {
 	next, previous *Flight[K, V]
 }
@@ -244,7 +244,7 @@ func (f *Flight[K, V]) Reuse() bool {
 		return false
 	}
 	select {
-	case <-f.bell: // a caller that has left has not heard it
+	case <-f.bell: // a caller that has left did not take the ring
 	default:
 	}
 	*f = Flight[K, V]{outcome: outcome[V]{bell: f.bell}}

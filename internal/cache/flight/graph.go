@@ -3,8 +3,9 @@
 // States of an edge: it stands while a caller inside one load waits for another.
 //
 // Invariant: of loads that wait for each other in a circle, at least one caller
-// finds the circle and gets ErrRecursive. The edge is added before the search, so
-// that of two loads that close a circle at the same time one sees the other's edge.
+// finds the circle and gets ErrRecursive. The edge is added before the search. So
+// if two loads close a circle at the same time, at least one of them sees the edge
+// of the other.
 
 package flight
 

@@ -34,10 +34,10 @@ type Group[K comparable, V any] struct {
 	// kept; from then on it cannot be joined. Otherwise such a flight continues, and
 	// can be joined. It is set before the group is used.
 	CancelAbandoned bool
-	// Hash and Note, if set, are called for each key that is dropped or written, or
-	// for which a load brings nothing to keep: Hash before the lock of its flights is taken, and Note
-	// with the hash under that lock: it must not wait or call back. at is the time that the
-	// caller has read before, zero if it has none. They are set before the group is used.
+	// Hash and Note, if set, are called for each dropped or written key, and for each key of which
+	// a load brings nothing to keep: Hash before the lock of the key's flights is taken, Note with
+	// the hash under this lock. So Note must not wait or call back. at is the time that the caller
+	// has read before, zero without one. They are set before the group is used.
 	Hash func(K) uint64
 	Note func(hash uint64, at int64)
 
@@ -96,8 +96,8 @@ func (g *Group[K, V]) shard(key K) *shard[K, V] {
 // Leader is the work of the caller that registers a flight.
 type Leader[K comparable, V any] interface {
 	memory[K, V]
-	// Scope returns the memory for the context of Then. It must be new: whatever runs
-	// in that context may keep it.
+	// Scope returns the memory for the context of Then. It must be new: code that
+	// runs in that context may keep it.
 	Scope() *lifetime.Scope
 	// First runs on the caller's goroutine, under the caller's context. It
 	// reports whether it has landed the flight. If not, Then takes over. A Reload
@@ -114,7 +114,7 @@ type Leader[K comparable, V any] interface {
 
 // memory has the Flight of a caller that leads one.
 type memory[K comparable, V any] interface {
-	// Flight returns a zero Flight, which becomes that of the leader. It is called if
+	// Flight returns a zero Flight, which becomes the leader's. The group calls it if
 	// no flight is under way, and holds a lock meanwhile.
 	Flight() *Flight[K, V]
 }
@@ -132,12 +132,12 @@ const (
 	Joined
 )
 
-// Do gets key through its flight of that kind: it joins the flight that is under
-// way, or registers one and leads it. If First lands the flight, Do costs neither
-// a goroutine nor a context.
+// Do gets key through its flight of that kind: it joins the flight under way, or
+// registers one and leads it. If First lands the flight, Do costs neither a goroutine
+// nor a context.
 //
-// It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
-// a load that the flight waits for, and ctx's error if ctx ends first.
+// It returns ErrClosed if the group is closed, ErrRecursive if the flight waits for
+// the load to which ctx belongs, and ctx.Err() if ctx ends first.
 func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (Result[V], Part, error) {
 	return g.DoSoftly(ctx, Patience{}, key, kind, l)
 }
@@ -185,8 +185,8 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 	return r, p, err
 }
 
-// first runs First of the leader. Callers may have joined the flight already, but
-// none that its load could wait for: there is no load yet.
+// first runs First of the leader. Callers may have joined the flight already. Its
+// load cannot wait for any of them: it has not begun.
 func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]) (landed bool) {
 	ended := true // if First ends the goroutine; it has landed then
 	defer func() {
@@ -231,8 +231,8 @@ func (g *Group[K, V]) run(l launch[K, V]) {
 	}
 }
 
-// equip gives f a context of its own, and what the caller that leads waits for: its
-// bell, or the channel that others wait for, too.
+// equip gives f a context of its own, and the signal for which the leader waits: its
+// bell, or the channel for which the others wait, too.
 func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *lifetime.Scope, bell bool) {
 	f.node.load, f.node.outer = f, c.load
 	scope.Begin(c.ctx, &f.node)
@@ -362,7 +362,8 @@ func (s *shard[K, V]) close() {
 	for f := s.running; f != nil; f = f.next {
 		f.desert()
 	}
-	// All have ended: a reload whose turn comes with the detaching does not begin.
+	// All contexts have ended by now: if the detaching gives a reload its turn, the
+	// reload does not begin.
 	for f := s.running; f != nil; f = f.next {
 		s.detach(f)
 	}

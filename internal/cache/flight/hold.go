@@ -9,10 +9,10 @@ package flight
 
 import "time"
 
-// maxHolds is the number of keys on hold that a shard knows one by one. Beyond it
-// all keys of the shard are on hold until the last such hold ends. A result that is
-// not stored for that reason is loaded again; a result that is stored during a hold
-// would be wrong.
+// maxHolds is the number of keys on hold that a shard knows one by one. Beyond it all
+// keys of the shard are on hold until the last such hold ends. That errs on the safe
+// side: a result not stored is loaded again, a result stored during a hold would be
+// wrong.
 const maxHolds = 160
 
 // hold keeps flights of a key, or of all keys of a shard, from storing until some
@@ -62,8 +62,8 @@ func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
 	return true
 }
 
-// hold puts key on hold for d, or until the end of a longer hold, and reports whether
-// that is news: the flights of key have the right to store so far. s.mu is held.
+// hold puts key on hold for d, or until the end of a longer hold. news: key was not on
+// hold before, so its flights still have the right to store. s.mu is held.
 func (g *Group[K, V]) hold(s *shard[K, V], key K, d time.Duration) (news bool) {
 	until := time.Now().Add(d)
 	old, known := s.holds[key]

@@ -1,6 +1,6 @@
-// Waits for the end of operations that have begun before a moment, while
-// later ones begin and end. It is the grace period of read-copy-update (McKenney and
-// Slingwine, 1998), with counters.
+// Waits for the end of the operations begun before a moment, while later ones begin and
+// end. It is the grace period of read-copy-update (McKenney and Slingwine, 1998), with
+// counters.
 
 package flight
 
@@ -36,15 +36,14 @@ func (p *Period) Enter() (side uint32) {
 // Leave notes that an operation has ended.
 func (p *Period) Leave(side uint32) { p.running[side&1].Add(-1) }
 
-// Wait returns when all operations have ended that had begun when it was called, or with
-// ctx's error.
+// Wait returns when all operations begun before its call have ended, or with ctx.Err().
 func (p *Period) Wait(ctx context.Context) error {
 	if err := until(ctx, func() bool { return p.waiting.CompareAndSwap(false, true) }); err != nil {
 		return err
 	}
 	defer p.waiting.Store(false)
 	next := p.side.Load() + 1
-	if err := p.drained(ctx, next); err != nil { // by a Wait that was given up
+	if err := p.drained(ctx, next); err != nil { // operations left by a Wait whose ctx had ended
 		return err
 	}
 	p.side.Store(next)

@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/internal/cache/flight"
 )
 
-// reload asks for a reload that brings v: prepares takes the time before its load
-// begins, takes that of the load.
+// reload asks for a reload that brings v: prepares is the time before its load begins, takes the
+// time of the load.
 func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64) (int, error) {
 	r, _, err := g.Do(context.Background(), "k", flight.Reload, lead{then: func(f *keyFlight) {
 		time.Sleep(prepares)
@@ -75,7 +75,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		at      time.Duration
 		stores  bool
-		current bool // a value that was read before the load may be served
+		current bool // a value read before the load may be served
 	}{
 		"while it waits for its turn":          {500 * time.Millisecond, true, false},
 		"while it prepares":                    {1500 * time.Millisecond, true, false},

@@ -10,7 +10,8 @@ import (
 	"github.com/strata-cache/strata/internal/cache/lifetime"
 )
 
-// reuser is a leader that has one Flight, and notes whether it can be used again.
+// reuser is a leader with one Flight. It notes whether the Flight can be used
+// again.
 type reuser struct {
 	lead
 	f        *keyFlight

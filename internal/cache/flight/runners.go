@@ -8,9 +8,9 @@ import (
 // maxIdle is the number of idle runners that a group keeps.
 const maxIdle = 16
 
-// runners are the goroutines on which a group runs its launched flights. Some of
-// those that have nothing to do are kept for the next flight: to wake one costs less
-// than a new goroutine, and its stack has grown already.
+// runners are the goroutines on which a group runs its launched flights. Some idle
+// ones are kept for the next flight: to wake one costs less than a new goroutine,
+// and its stack has grown already.
 //
 // States of a runner: running a flight, idle, ended.
 //
@@ -27,7 +27,7 @@ type runners[K comparable, V any] struct {
 // runner is the way to an idle goroutine: it gets one launch, or is closed.
 type runner[K comparable, V any] chan launch[K, V]
 
-// launch is a flight that is to be run, with its leader.
+// launch is a flight to run, with its leader.
 type launch[K comparable, V any] struct {
 	f      *Flight[K, V]
 	leader Leader[K, V]
@@ -58,8 +58,8 @@ func (r *runners[K, V]) start(g *Group[K, V], first launch[K, V]) {
 	})
 }
 
-// take takes the runner that has been idle for the shortest time, nil if there is
-// none.
+// take takes the runner with the shortest idle time, nil if there is none: its
+// stack is most likely still in the processor's cache.
 func (r *runners[K, V]) take() (idle runner[K, V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *runners[K, V]) take() (idle runner[K, V]) {
 	return idle
 }
 
-// keep reports whether the runner is to wait for another flight.
+// keep reports whether the runner should wait for another flight.
 func (r *runners[K, V]) keep(own runner[K, V]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

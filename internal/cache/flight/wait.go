@@ -62,9 +62,9 @@ func (f *Flight[K, V]) answer() (Result[V], error) {
 	return f.result, nil
 }
 
-// take returns the offer of f, and ends the caller's waiting: f continues all the
-// same. Without an offer next is closed by the next one. If the offer may not be
-// taken, next is nil.
+// take returns the offer of f, and ends the caller's waiting; f continues. Without
+// an offer, the next offer closes next. If the offer may not be taken, next is
+// nil.
 func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-chan struct{}, ok bool) {
 	s := f.home
 	s.mu.Lock()
@@ -111,7 +111,7 @@ func (g *Group[K, V]) leave(f *Flight[K, V]) {
 	}
 }
 
-// abandoned reports whether f is to be cancelled because no caller waits for it.
+// abandoned reports whether f must be cancelled because no caller waits for it.
 // The shard's mutex is held.
 func (g *Group[K, V]) abandoned(f *Flight[K, V]) bool {
 	return (g.CancelAbandoned || f.refused) && f.waiters == 0 && !f.kept
@@ -137,9 +137,9 @@ func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 	return f.kept
 }
 
-// Waiting returns how many callers wait for f. endless says that a caller has
-// joined it that belongs to no load and whose context never ends: it may be f's own
-// Loader, with a context of its own.
+// Waiting returns the number of callers that wait for f. endless: one of the
+// callers that have joined belongs to no load and has a context that never ends. It
+// may be f's own Loader, with a context of its own.
 func (g *Group[K, V]) Waiting(f *Flight[K, V]) (callers int, endless bool) {
 	s := f.home
 	s.mu.Lock()
@@ -147,8 +147,8 @@ func (g *Group[K, V]) Waiting(f *Flight[K, V]) (callers int, endless bool) {
 	return f.waiters, f.endless
 }
 
-// Urgent returns a channel that is closed as soon as a caller inside a load
-// waits for f: that load may hold the slot that f queues for.
+// Urgent returns a channel, closed as soon as a caller inside a load waits for f:
+// this load may hold the slot for which f queues.
 func (g *Group[K, V]) Urgent(f *Flight[K, V]) <-chan struct{} {
 	s := f.home
 	s.mu.Lock()
@@ -181,7 +181,7 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 }
 
 // presence tells whether any caller waits for any of some flights: for one flight,
-// or for those of a batch.
+// or for the flights of a batch.
 type presence struct {
 	gone chan bool // holds the latest change until it is received
 
@@ -201,7 +201,7 @@ func (p *presence) add(n int) {
 		return
 	}
 	select {
-	case <-p.gone: // an older change that was not received
+	case <-p.gone: // an older change, not received yet
 	default:
 	}
 	p.gone <- p.flights == 0
@@ -218,7 +218,7 @@ func (g *Group[K, V]) Gone(f *Flight[K, V]) <-chan bool {
 	return f.presence.gone
 }
 
-// join makes the flight one of those of p. The shard's mutex is held.
+// join makes the flight one of the flights of p. The shard's mutex is held.
 func (a *audience) join(p *presence) {
 	p.add(1)
 	if a.presence = p; a.waiters == 0 {
@@ -287,14 +287,14 @@ func (f *Flight[K, V]) inTurn() {
 	f.behind, f.queued = nil, true
 }
 
-// Queued reports, in Then, whether f is a reload that has waited for an older
-// load to end.
+// Queued reports, in Then, whether f is a reload that has waited for the end of an
+// older load.
 func (f *Flight[K, V]) Queued() bool { return f.queued }
 
-// Start is to be called when the load of f, a reload, begins: the next caller that
-// asks for a Reload of the key gets another. Fences from before Start leave f the
-// right to store, since the load begins after them. Start returns false if there
-// was such a fence: values that were read for f before Start must not be served.
+// Start must be called when the load of f, a reload, begins: the next caller that
+// asks for a Reload of the key gets another flight. Fences from before Start leave
+// f the right to store, since the load begins after them. Start returns false if
+// there was such a fence: values read for f before Start must not be served.
 func (g *Group[K, V]) Start(f *Flight[K, V]) (current bool) {
 	s := f.home
 	s.mu.Lock()

@@ -1,5 +1,5 @@
-// Watches: they note the keys whose stored entries may have changed, for values that
-// come from elsewhere than a load or a write, as those of a snapshot.
+// Watches: they note the keys whose stored entries may have changed, for values that come
+// neither from a load nor from a write, such as the values of a snapshot.
 //
 // States of a key in a watch: untouched from the begin of the watch; changed, for good,
 // from the first fence, write or landing of the key. Keys that share a mark with a
@@ -22,15 +22,15 @@ import (
 // a million makes one in a hundred untouched keys count as changed.
 const marks = 1 << 20
 
-// Watch notes the keys that have changed since it began. It has 128 KiB.
+// Watch notes the keys that have changed since it began. It takes 128 KiB.
 type Watch[K comparable] struct {
-	// dropped, if set, is called with each key that was fenced or written, under the
-	// lock of its flights: it must not wait or call back.
+	// dropped, if set, is called with each fenced or written key, under the lock of the
+	// key's flights: it must not wait or call back.
 	dropped func(K)
 	bits    [marks / 64]atomic.Uint64
 }
 
-// watches are the watches of a group that have begun and not ended.
+// watches are the running watches of a group.
 type watches[K comparable] struct {
 	seed  maphash.Seed
 	mu    sync.Mutex // of changes of the list
@@ -38,7 +38,7 @@ type watches[K comparable] struct {
 }
 
 // Watch begins a watch, which [Group.Unwatch] ends. dropped may be nil; it is called with
-// each key that is fenced or written, under a lock: it must not wait or call back.
+// each fenced or written key, under a lock: it must not wait or call back.
 func (g *Group[K, V]) Watch(dropped func(K)) *Watch[K] {
 	w := &Watch[K]{dropped: dropped}
 	g.watches.change(func(all []*Watch[K]) []*Watch[K] { return append(all, w) })
@@ -52,7 +52,8 @@ func (g *Group[K, V]) Unwatch(w *Watch[K]) {
 	})
 }
 
-// change replaces the list by what f makes of a copy.
+// change replaces the list by the result of f, which gets a copy: readers look at the old
+// list without a lock.
 func (ws *watches[K]) change(f func([]*Watch[K]) []*Watch[K]) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -100,10 +101,10 @@ func (g *Group[K, V]) dropped(key K, hash uint64, at int64) {
 	}
 }
 
-// Withdraw calls drop under the lock that Fence takes: it must not wait or call back, and
-// reports whether it has removed the entry of key, which came from elsewhere than a load or
-// a write. Flights and writes keep their rights. With lasting no [Group.Restore] of a watch
-// that has begun inserts an entry of key from now on.
+// Withdraw calls drop under the lock that Fence takes. drop must not wait or call back, and
+// reports whether it has removed the entry of key, which came neither from a load nor from
+// a write. Flights and writes keep their rights. With lasting, no [Group.Restore] of a
+// running watch inserts an entry of key from now on.
 func (g *Group[K, V]) Withdraw(key K, lasting bool, drop func() bool) {
 	s := g.shard(key)
 	s.mu.Lock()

@@ -2,8 +2,8 @@ package keyname
 
 import "hash/maphash"
 
-// Distinct returns keys without repetitions, and without those that are not
-// equal to themselves. If that is all of them it returns keys itself.
+// Distinct returns keys without repetitions, and without keys unequal to themselves,
+// such as NaN. If it leaves out none it returns keys itself.
 func Distinct[K comparable](keys []K) []K {
 	if len(keys) <= maxFew && fewDistinct(keys) {
 		return keys
@@ -19,7 +19,7 @@ func Distinct[K comparable](keys []K) []K {
 	return all
 }
 
-// maxFew is the number of keys of which fewDistinct can tell whether they are distinct.
+// maxFew is the largest number of keys that fewDistinct can compare.
 const maxFew = 128
 
 var fewSeed = maphash.MakeSeed() // read-only

@@ -23,8 +23,9 @@ func Given[K comparable](name func(K) string, parse func(string) (K, error)) Nam
 
 // Default returns the conversions for keys of a string or integer type, and of
 // other types that have a text. ok is false for the rest. Methods of string and
-// integer types do not count, as in a map that encoding/json encodes: those names
-// differ for different keys, whatever the methods do.
+// integer types do not count: so different keys have different names, also if the
+// methods give them one text. encoding/json does the same for the string keys of
+// a map; of integer keys it takes the text.
 func Default[K comparable]() (n Names[K], ok bool) {
 	var zero K
 	if _, plain := any(zero).(string); plain {

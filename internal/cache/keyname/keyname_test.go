@@ -25,7 +25,7 @@ func (u *uuid) UnmarshalText(text []byte) error {
 	return err
 }
 
-// id is a string with the methods of a text that is not the string.
+// id is a string with the methods of a text, another one than the string.
 type id string
 
 func (i id) MarshalText() ([]byte, error) { return []byte("text of " + i), nil }

@@ -35,7 +35,7 @@ func textOf[K comparable](key K) (string, error) {
 	return name, nil
 }
 
-// parseText returns the key that has a text.
+// parseText returns the key with a text.
 func parseText[K comparable](s string) (key K, err error) {
 	if err := any(&key).(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
 		return *new(K), textError[K]("UnmarshalText failed", err)
@@ -43,8 +43,8 @@ func parseText[K comparable](s string) (key K, err error) {
 	return key, nil
 }
 
-// TextError is the error of a key that has no text, or none that is its own. The
-// text of the error quotes no part of the key; Err may quote one.
+// TextError is the error of a key without a text, or with a text shared with another
+// key. The text of the error quotes no part of the key; Err may quote one.
 type TextError struct {
 	Type, Reason string
 	Err          error

@@ -104,7 +104,7 @@ func benchLockedMap[K comparable](b *testing.B, key func(int) K, zipf bool) {
 	})
 }
 
-// BenchmarkMiss measures a Get of a key that was never stored.
+// BenchmarkMiss measures a Get of a key never stored before.
 func BenchmarkMiss(b *testing.B) {
 	c := New(Config[int, int]{MaxEntries: 4 * benchSize})
 	defer c.Close()

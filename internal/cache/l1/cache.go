@@ -38,15 +38,15 @@ type Config[K comparable, V any] struct {
 	MaxEntries, MaxWeight int64
 	// Policy decides which entries make room.
 	Policy evict.Policy
-	// EvictShare is the share of the bound that is evicted when room is needed, 0 to 1, in
-	// whole millionths. See rest.
+	// EvictShare is the share of the bound to evict when room is needed, 0 to 1, in whole
+	// millionths. See rest.
 	EvictShare float64
-	// IdleTTL is how long an entry lives that is not read; see evict.Idle. Zero means
+	// IdleTTL is the time for which an unread entry lives; see evict.Idle. Zero means
 	// that reads do not matter.
 	IdleTTL time.Duration
-	// Timeless says that the time Get returns is of no use until an entry with a
-	// deadline was stored. Then reads do not look at any clock. With an IdleTTL it has
-	// no effect.
+	// Timeless says that the caller has no use for the time that Get returns until an
+	// entry with a deadline is stored. Until then reads look at no clock. With an
+	// IdleTTL it has no effect.
 	Timeless bool
 	// Notify is called with each entry that left the cache: by the sweeper for
 	// expired entries, and by the methods that document it. No lock is held
@@ -81,7 +81,7 @@ func (s *secret) hash(word uint64) uint64 {
 	return hi ^ lo
 }
 
-// totals are those of all shards; see core.reserve.
+// totals are the sums over all shards; see core.reserve.
 type totals struct {
 	entries, weight atomic.Int64
 	// pinned is the number of pinned entries, each of which counts as one. It is written
@@ -89,8 +89,8 @@ type totals struct {
 	pinned atomic.Int64
 }
 
-// core is all of a cache that needs neither the type of keys nor that of values. It
-// is compiled once, however many types a program caches.
+// core is the part of a cache that needs neither the type of keys nor the type of
+// values. It is compiled once, however many types a program caches.
 type core struct {
 	// Written once.
 	shards []shard
@@ -194,8 +194,8 @@ func shardCount(bound int64) int {
 	return min(n, evict.MaxShards)
 }
 
-// shardOf returns the shard that an entry was stored in; the first for one that
-// was not stored.
+// shardOf returns the shard in which an entry was stored; the first shard for an entry
+// never stored.
 func (c *core) shardOf(h *evict.Head) *shard { return &c.shards[min(h.Shard(), len(c.shards)-1)] }
 
 // shard returns the shard of a hash.
@@ -240,12 +240,12 @@ func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
 	return nil
 }
 
-// Get returns the living entry of key, or nil, and the time by which its life
-// was judged; zero if there was no entry to judge. It allocates nothing, and takes no lock unless the policy listens. The
-// policy records the hit; hits and misses are counted. A hit on an entry that is hit
-// often executes no locked instruction, unless it is the first in a unit of evict.Idle.
+// Get returns the living entry of key, or nil, and the time by which its life was judged, or zero
+// without an entry. It allocates nothing, and takes no lock unless the policy listens. The policy
+// records the hit; hits and misses are counted. A hit on a frequently hit entry executes no locked
+// instruction, unless it is the first in a unit of evict.Idle.
 //
-// It panics, as a map does, when key holds something that cannot be compared.
+// It panics, as a map does, when key holds a value that cannot be compared.
 //
 // Get is find, clock.now, Head.Touch and the counting of a hit, written out: in code
 // that other packages instantiate, Go calls functions that it inlines in this
@@ -317,8 +317,9 @@ func (c *Cache[K, V]) paced(e *Entry[K, V], hits uint64) {
 	}
 }
 
-// Sample makes f be called for one in 64 hits, with the key and a number: that of the hits of
-// the goroutine, or of several. f must not wait. Nil ends it. A hit pays nothing for it.
+// Sample makes one in 64 hits call f, with the key and a number: the count of hits of the
+// goroutine, or of several that share a counter. f must not wait. Nil ends the sampling. A
+// hit pays nothing for it.
 func (c *Cache[K, V]) Sample(f func(key K, hits uint64)) {
 	if f == nil {
 		c.sample.Store(nil)
@@ -364,8 +365,7 @@ func (c *Cache[K, V]) End(e *Entry[K, V]) int64 { return c.idle.End(&e.Head, c.c
 // Now returns the exact time by the clock of this cache.
 func (c *core) Now() int64 { return c.clock.exact() }
 
-// Len returns the number of entries, including dead entries that are not swept
-// yet.
+// Len returns the number of entries, including dead entries not swept yet.
 func (c *core) Len() int { return int(c.entries.Load()) }
 
 // Weight returns the sum of the entries' weights.
@@ -373,9 +373,9 @@ func (c *core) Weight() int64 { return c.weight.Load() }
 
 // All iterates over the living entries, in no order. It takes no lock and
 // copies nothing, so it is weakly consistent: an entry that stays in the cache
-// during the iteration is seen once; an entry that is added, removed or
-// replaced meanwhile may be seen or not, and a key that is removed and set
-// again may be seen twice. The policy records no hits.
+// during the iteration is seen once; an entry added, removed or replaced meanwhile may
+// be seen or not, and a key removed and set again may be seen twice. The policy
+// records no hits.
 func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 	return func(yield func(*Entry[K, V]) bool) {
 		for i := range c.shards {
@@ -430,7 +430,7 @@ func (c *Cache[K, V]) ranked(n int) []*Entry[K, V] {
 
 // Stats holds the counts of a cache since it was made, and its present size.
 type Stats struct {
-	Entries        int64  // held now, including dead entries that are not swept yet
+	Entries        int64  // held now, including dead entries not swept yet
 	Weight         int64  // of these
 	Hits           uint64 // Gets that found a living entry
 	Misses         uint64 // Gets that found none

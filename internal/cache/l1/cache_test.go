@@ -19,7 +19,7 @@ func forever[K comparable, V any](key K, value V) *Entry[K, V] {
 	return until(key, value, Forever)
 }
 
-// until makes an entry that is dead at the given time.
+// until makes an entry that dies at the given time.
 func until[K comparable, V any](key K, value V, dead int64) *Entry[K, V] {
 	return &Entry[K, V]{Head: evict.Head{Dead: dead}, Key: key, Value: value}
 }
@@ -76,7 +76,7 @@ func TestWeightBoundIsExact(t *testing.T) {
 }
 
 // TestEmptiedShardRecovers: eviction must take from shards that hold more than
-// their share, or a shard that was emptied once stays small for ever.
+// their share, or a shard once emptied stays small for ever.
 func TestEmptiedShardRecovers(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 4096})
 	defer c.Close()
@@ -271,7 +271,8 @@ func TestResizeKeepsTheEntriesThatFit(t *testing.T) {
 	}
 }
 
-// TestEntryThatIsCooledAndNotReadHasNoUsesLeft renews it each time, which is no use.
+// TestEntryThatIsCooledAndNotReadHasNoUsesLeft renews it each time: a Renew does not
+// count as a use.
 func TestEntryThatIsCooledAndNotReadHasNoUsesLeft(t *testing.T) {
 	for _, policy := range []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} {
 		c := New(Config[int, int]{MaxEntries: 100, Policy: policy})
@@ -303,7 +304,8 @@ func TestEntryThatIsCooledAndNotReadHasNoUsesLeft(t *testing.T) {
 	}
 }
 
-// TestRenewDoesNotProlongTheIdleLife stores again and again what nothing reads.
+// TestRenewDoesNotProlongTheIdleLife stores an entry again and again that
+// nothing reads.
 func TestRenewDoesNotProlongTheIdleLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 100, IdleTTL: time.Minute})
@@ -379,8 +381,8 @@ func TestAllSurvivesChangesUnderIt(t *testing.T) {
 	validate(t, c)
 }
 
-// TestAllFollowsATableThatWasReplaced: the entries of the old table are no
-// longer the cache's.
+// TestAllFollowsATableThatWasReplaced: the entries of the old table do not
+// belong to the cache any more.
 func TestAllFollowsATableThatWasReplaced(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 100})
 	defer c.Close()

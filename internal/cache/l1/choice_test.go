@@ -18,7 +18,7 @@ var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, ev
 
 // TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
 // cache of each kind: bounds, weights, lives, idle lives, policy, shards, pinned entries,
-// and the share that is evicted at once. With -short every fourth kind has its turn.
+// and the share evicted at once. With -short every fourth kind has its turn.
 func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 	kind := func(n *int, kinds int) (k int) {
 		*n, k = *n/kinds, *n%kinds
@@ -130,7 +130,7 @@ func TestEvictShareIsEvictedAtOnce(t *testing.T) {
 		{109, 0, 0.1, 1, 109, 10},
 		{1000, 0, 0.5, 1, 1000, 500},
 		{0, 100, 0.1, 1, 100, 10},
-		{0, 100, 0.1, 4, 25, 3}, // 12 of weight are the first sum that is not below 10
+		{0, 100, 0.1, 4, 25, 3}, // 12 is the first sum of weights of at least 10
 		{50, 1000, 0.1, 4, 50, 5},
 		{50, 100, 0.2, 4, 25, 5}, // the bound of weights is met first
 	} {
@@ -261,7 +261,7 @@ func TestResizeEvictsInSlices(t *testing.T) {
 					}
 					c.Set(forever(k, 0), weight)
 				}
-				gone := c.Resize(bounds(int64(after))) // less than what is pinned
+				gone := c.Resize(bounds(int64(after))) // less than the pinned weight
 				if len(gone) > resizeEvicts+sliceEntries {
 					t.Errorf("%v: %d were evicted by Resize", p, len(gone))
 				}
@@ -395,8 +395,8 @@ func TestReplacementIsAUse(t *testing.T) {
 	}
 }
 
-// TestEntryIsNotEvictedForItsSuccessor replaces the oldest entry by one that is so much
-// heavier that its shard, by its share, has nothing to give.
+// TestEntryIsNotEvictedForItsSuccessor replaces the oldest entry by a much heavier one, so
+// that its shard, by its share, has nothing to give.
 func TestEntryIsNotEvictedForItsSuccessor(t *testing.T) {
 	for _, p := range policies {
 		for range 50 { // the random policy may be lucky
@@ -471,7 +471,7 @@ func TestHitOnAnEntryThatHasLeftChangesNothing(t *testing.T) {
 		e, _ := c.Delete(0)
 		c.hit(headOf(e))
 		validate(t, c)
-		c.Set(forever(3, 0), 1) // in the node of the entry that has left
+		c.Set(forever(3, 0), 1) // in the node of the entry that left
 		c.Get(1)
 		c.Get(2)
 		c.hit(headOf(e))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timeless is the published time of a clock that is not needed yet: before every
+// timeless is the published time of a clock without use so far: before every
 // deadline.
 const timeless = 1
 
@@ -32,8 +32,8 @@ const (
 // idle clock needs no Close.
 //
 // A published time is late by up to coarseTick plus the delay of the scheduler.
-// In a process that was stopped, or that has no idle processor, that delay is
-// long. Therefore readers look at the system's clock once per paceReads hits, and
+// In a stopped process, or without an idle processor, that delay is long.
+// Therefore readers look at the system's clock once per paceReads hits, and
 // publish the time if it is late. As long as it is not, they write nothing.
 type clock struct {
 	start time.Time

@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// TestDeadlineIsExactWhenIdle: with few reads there is no coarse time.
+// TestDeadlineIsExactWhenIdle: with few reads the time is never coarse.
 func TestDeadlineIsExactWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 10})
@@ -125,8 +125,8 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 	}
 }
 
-// TestPublishedTimeNeverGoesBack: a reader that was held up between reading the
-// clock and publishing must not move back the time that others published since,
+// TestPublishedTimeNeverGoesBack: a reader held up between reading the clock
+// and publishing must not move back the time that others have published since,
 // nor publish after the goroutine has ended.
 func TestPublishedTimeNeverGoesBack(t *testing.T) {
 	var c clock

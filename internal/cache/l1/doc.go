@@ -1,7 +1,7 @@
 // Package l1 is the in-process engine: a bounded map of entries with lives, an
 // eviction policy, a sweeper and a cheap clock. memory.Cache and strata.Cache
-// are thin layers over it. The engine knows nothing of loaders, tiers or
-// fences, and never calls user code under a lock.
+// are thin layers over it. The engine knows nothing about loaders, tiers or fences, and
+// never calls user code under a lock.
 //
 // # Structure
 //
@@ -28,7 +28,7 @@
 // # Goroutines
 //
 // There are at most two, and each runs only while it has work: the sweeper
-// while any entry has a deadline, or many entries are to be evicted, the clock while
+// while any entry has a deadline, or many entries must be evicted, the clock while
 // reads are frequent. Close ends both and waits.
 //
 // # Time
@@ -36,7 +36,7 @@
 // All times are nanoseconds of the engine's own monotonic clock, which starts
 // at one when the engine is made. Zero is before every time.
 //
-// With an idle life an entry ends earlier than its deadline if it is not read. The end
-// moves with each read, and is computed from the stamp in its head (see evict.Idle). Its
-// timer runs out at an end that was known, and is set anew if the entry was read since.
+// With an idle life an unread entry ends earlier than its deadline. The end moves with
+// each read, and is computed from the stamp in its head (see evict.Idle). Its timer runs
+// out at an earlier known end, and is set anew if the entry was read since.
 package l1

@@ -25,7 +25,7 @@ type Entry[K comparable, V any] struct {
 	Value V
 }
 
-// NewEntry returns an entry for c that is never served from the time dead on.
+// NewEntry returns an entry for c that Get never serves from the time dead on.
 func NewEntry[K comparable, V any](c *Cache[K, V], key K, value V, dead int64) *Entry[K, V] {
 	var e *Entry[K, V]
 	switch n := c.textLen(&key); {
@@ -56,8 +56,8 @@ type entryWithText[K comparable, V, X, T any] struct {
 	text T
 }
 
-// NewEntryWith is [NewEntry] for an entry that has something behind it, which only
-// such entries pay for; see [Behind].
+// NewEntryWith is [NewEntry] for an entry with an X behind it. Entries without one
+// have no memory for it; see [Behind].
 func NewEntryWith[K comparable, V, X any](c *Cache[K, V], key K, value V, dead int64, behind X) *Entry[K, V] {
 	var e *entryWith[K, V, X]
 	switch n := c.textLen(&key); {
@@ -87,7 +87,7 @@ const (
 	maxText   = 32
 )
 
-// textLen returns the length of a key that is a string, and zero for any other.
+// textLen returns the length of a string key, and zero for any other key.
 func (c *Cache[K, V]) textLen(key *K) int {
 	if !c.texts {
 		return 0
@@ -101,8 +101,8 @@ func (e *Entry[K, V]) setText(key *K, room []byte) {
 	*(*string)(unsafe.Pointer(&e.Key)) = unsafe.String(&room[0], n)
 }
 
-// Behind returns what e has behind it. The caller knows that e was made by
-// [NewEntryWith] with an X, and writes to it only before e is stored.
+// Behind returns the X behind e. The caller knows that [NewEntryWith] made e
+// with an X, and writes to it only before e is stored.
 func Behind[X any, K comparable, V any](e *Entry[K, V]) *X {
 	return &(*entryWith[K, V, X])(unsafe.Pointer(e)).behind
 }
@@ -130,7 +130,7 @@ const (
 	Replaced
 	// Deleted: removed by a caller, alone or with others.
 	Deleted
-	// Rejected: its key was set to an entry that is too heavy to be kept.
+	// Rejected: its key was set to an entry too heavy to be kept.
 	Rejected
 	// Cleared: Clear or Close removed all entries.
 	Cleared
@@ -155,7 +155,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Removed is an entry that has left the cache.
+// Removed is an entry after it has left the cache.
 type Removed[K comparable, V any] struct {
 	Entry  *Entry[K, V]
 	Reason Reason

@@ -98,8 +98,8 @@ func hammer(c *Cache[int, int], r *rand.Rand, n int) (stored int64) {
 	return stored
 }
 
-// TestPresentEntryIsAlwaysFound reads keys that are never removed while other
-// keys come and go, so that slots are reused and tables grow and shrink.
+// TestPresentEntryIsAlwaysFound reads keys that stay while other keys come and
+// go, so that slots are reused and tables grow and shrink.
 func TestPresentEntryIsAlwaysFound(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 1 << 20})
 	defer c.Close()
@@ -139,8 +139,8 @@ func TestPresentEntryIsAlwaysFound(t *testing.T) {
 	validate(t, c)
 }
 
-// TestReadsOwnWrites: below the bound, a goroutine that has stored an entry
-// finds that entry, and never again an older one.
+// TestReadsOwnWrites: below the bound, a goroutine finds the entry that it has
+// stored, and never again an older one.
 func TestReadsOwnWrites(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 100_000})
 	defer c.Close()

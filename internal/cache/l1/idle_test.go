@@ -15,7 +15,7 @@ func idlers(t *testing.T, idle time.Duration) *Cache[int, int] {
 	return c
 }
 
-// mustHit reads a key that has a value.
+// mustHit reads a key and wants its value.
 func mustHit(t *testing.T, c *Cache[int, int], key, value int) {
 	t.Helper()
 	if e, _ := c.Get(key); e == nil || e.Value != value {
@@ -89,7 +89,7 @@ func TestReadsDoNotLengthenTheTTL(t *testing.T) {
 	})
 }
 
-// TestOnlyReadsAndStoresProlongAnIdleLife does all else with an entry that is not read.
+// TestOnlyReadsAndStoresProlongAnIdleLife does everything else with an unread entry.
 func TestOnlyReadsAndStoresProlongAnIdleLife(t *testing.T) {
 	for name, do := range map[string]func(c *Cache[int, int], e *Entry[int, int]){
 		"Peek":    func(c *Cache[int, int], e *Entry[int, int]) { c.Peek(e.Key) },

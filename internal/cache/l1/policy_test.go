@@ -42,7 +42,7 @@ func TestScanDoesNotFlushWhatIsUsed(t *testing.T) {
 }
 
 // TestSweepBackAndForthIsHit reads more keys than fit in order, and then in the
-// opposite order: what was read last comes back first, and every promotion is wrong.
+// opposite order: the keys read last come back first, and every promotion is wrong.
 func TestSweepBackAndForthIsHit(t *testing.T) {
 	const keys, bound = 1000, 400
 	c := New(Config[int, int]{MaxEntries: bound})

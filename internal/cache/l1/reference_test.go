@@ -18,7 +18,7 @@ type reference struct {
 	t  *testing.T
 	mu sync.Mutex
 	m  map[uint8]*Entry[uint8, int]
-	// pinned has the keys whose entries must not be evicted.
+	// pinned has the keys of entries that must not be evicted.
 	pinned map[uint8]bool
 	// idle is Config.IdleTTL, and read has the times of the last reads, or the stores.
 	idle time.Duration
@@ -121,7 +121,7 @@ func (r *reference) pin(key uint8, weight int64) {
 	}
 }
 
-// unpin is for a cache whose bounds have become smaller than its pinned entries.
+// unpin is for a cache with more pinned entries than its lowered bounds admit.
 func (r *reference) unpin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -415,9 +415,9 @@ func TestAgreesWithReference(t *testing.T) {
 	}
 }
 
-// FuzzOps runs operations that the fuzzer chooses; three bytes each, after two
-// for the bounds, one for the policy and what it evicts at once, and one for the idle
-// life and whether entries are pinned.
+// FuzzOps runs operations that the fuzzer chooses; three bytes each, after two for
+// the bounds, one for the policy and the share that it evicts at once, and one for
+// the idle life and the pinned entries.
 func FuzzOps(f *testing.F) {
 	f.Add([]byte{10, 0, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
 	f.Add([]byte{0, 50, 12, 3, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})

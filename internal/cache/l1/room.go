@@ -31,7 +31,7 @@ func (c *core) reserve(d change) bool {
 }
 
 // raise adds d to a total if d is positive; it reports false instead of exceeding
-// the bound. One that was lowered meanwhile counts.
+// the bound. A bound lowered meanwhile counts.
 func raise(total *atomic.Int64, d int64, bound *atomic.Int64) bool {
 	for d > 0 {
 		n := total.Load()
@@ -66,7 +66,7 @@ func (c *core) over(d change) bool {
 	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
 }
 
-// crowded reports whether a shard that holds so much holds about its share, or more, of the bound
+// crowded reports whether held, the content of a shard, is about its share, or more, of the bound
 // that a change would exceed. Eviction from crowded shards alone keeps the shards
 // even. The slack of one eighth lets nearly all writers evict from the shard that
 // they have locked already.
@@ -81,8 +81,8 @@ func (c *core) crowded(held, d change) bool {
 
 // room reserves d, the change of an insertion into a shard, and evicts from the
 // shard as long as the bounds need it. It fails if the shard is
-// not crowded, unless forced, or has nothing more to evict; what it has evicted is
-// gone all the same. It needs the shard's mutex.
+// not crowded, unless forced, or has nothing more to evict; entries evicted by then are
+// gone even so. It needs the shard's mutex.
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
@@ -206,13 +206,14 @@ func (c *core) unpin() {
 	}
 }
 
-// Evictions of many entries are made in slices: for a lowered bound, and for a
-// share of the cache (Config.EvictShare). A slice takes one lock for as long as it takes to
-// evict a few entries, from the shard that holds the most. The caller evicts the first
-// slices itself, and the goroutine of the sweeper evicts the rest.
+// Many entries are evicted in slices: for a lowered bound, and for a share of the cache
+// (Config.EvictShare). A slice takes one lock for as long as it takes to evict a few
+// entries, from the shard that holds the most. The caller evicts the first slices itself,
+// and the goroutine of the sweeper evicts the rest.
 //
 // Invariant: the totals never exceed the bounds. So Resize lowers a bound step by step:
-// the room of an entry that a slice evicts is given to nobody.
+// a slice takes the room of an evicted entry from the bound at once, before another
+// writer can have it.
 
 const (
 	// sliceEntries is the largest number of entries that a slice evicts: some 0.1 ms.
@@ -222,17 +223,18 @@ const (
 	storeEvicts, resizeEvicts = 4 * sliceEntries, 64 * sliceEntries
 )
 
-// rest is to be evicted.
+// rest is the part of the cache that must still be evicted.
 type rest struct {
 	// ppm is Config.EvictShare in millionths. It is written once.
 	ppm int64
-	// entries and weight are left of a share of the cache; zero or less if nothing is.
+	// entries and weight are the remainder of a share of the cache; zero or less if
+	// nothing remains.
 	entries, weight atomic.Int64
-	// left says that the sweeper evicts it, and not a store that is about to.
+	// left says that the sweeper evicts the rest, and no store is about to.
 	left atomic.Bool
 
 	mu sync.Mutex // guards the following, and changes of the bounds
-	// wanted are the bounds that Resize was asked for. The bounds are not lower.
+	// wanted are the bounds given to Resize. The present bounds are never lower.
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
@@ -265,8 +267,8 @@ func (c *core) wanted() change {
 	return c.rest.wanted
 }
 
-// lower takes the room of an evicted entry, a negative change, from bounds that are above
-// the wanted ones, before other writers can have it.
+// lower takes the room of an evicted entry, a negative change, from bounds above the
+// wanted ones, before other writers can have it.
 func (c *core) lower(less change) {
 	r := &c.rest
 	r.mu.Lock()
@@ -281,8 +283,8 @@ func (c *core) lower(less change) {
 // million is the unit of rest.ppm.
 const million = 1_000_000
 
-// owe notes that a store has found no room for d: a share of each bound that d would
-// exceed is to be evicted, rounded down, unless such a share is on its way.
+// owe notes that a store has found no room for d: from now on a share of each bound that
+// d would exceed, rounded down, must be evicted, unless such a share is on its way.
 func (c *core) owe(d change) {
 	part := func(bound int64) int64 {
 		bound = min(bound, maxBound)
@@ -299,7 +301,7 @@ func (c *core) owe(d change) {
 	}
 }
 
-// owes returns how much is to be evicted.
+// owes returns the entries and the weight that must be evicted.
 func (c *core) owes() (d change) {
 	r := &c.rest
 	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
@@ -357,7 +359,7 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 	}
 }
 
-// slice evicts entries from the shard that holds the most, or from the next one that has
+// slice evicts entries from the shard that holds the most, or from the next shard with
 // any to evict, and returns their number.
 func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
 	first, most := 0, int64(-1)
@@ -417,8 +419,8 @@ func (c *core) leaveBehind() {
 	c.workSweeper()
 }
 
-// settleBehind evicts some entries, if that was left to the sweeper, and reports whether
-// there is nothing more to do.
+// settleBehind evicts some entries, if evictions were left to the sweeper, and reports
+// whether the work is done.
 func (c *core) settleBehind() bool {
 	if !c.rest.left.Swap(false) {
 		return true

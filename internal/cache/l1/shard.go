@@ -21,7 +21,7 @@ type shard struct {
 	entries, weight atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
-	held   change     // what the shard holds
+	held   change     // the entries in the shard, and their weight
 	order  evict.Order
 	closed bool
 	number uint32 // of the shard
@@ -83,7 +83,7 @@ func (s *shard) insert(a *arrival, stamp uint32, evicted bool) {
 	t.insert(h, hash)
 }
 
-// grown returns for how many entries a full table of n entries is to be rebuilt:
+// grown returns the number of entries for which to rebuild a full table of n entries:
 // twice as many, but little more than the shard's share, which most shards fill
 // and few exceed.
 func (s *shard) grown(n int) int {
@@ -103,10 +103,10 @@ func (s *shard) replace(old, h *evict.Head, state uint32, weight, now int64) {
 	s.table.Load().replace(old, h, hash)
 }
 
-// remove takes out an entry that is in the shard.
+// remove takes out an entry of the shard.
 func (s *shard) remove(h *evict.Head) change { return s.left(s.order.Remove(h)) }
 
-// left takes out of the table an entry that has left the order, and returns the
+// left takes an entry out of the table after it has left the order, and returns the
 // change of the totals. A table with less than an eighth of its room in use is
 // replaced by a smaller one.
 func (s *shard) left(gone evict.Gone) change {
@@ -142,8 +142,8 @@ func (s *shard) empty() (*table, change) {
 	return old, less
 }
 
-// used records the hit of an entry that has a State and has not reached its deadline at
-// now, and reports whether its idle life has not ended either.
+// used records the hit of an entry with the given State, before its deadline at now,
+// and reports whether the entry is alive: its idle life has not ended either.
 func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
 	switch {
 	case c.idle.Life == 0:
@@ -163,9 +163,9 @@ func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
 // hit tells a policy that listens of a hit.
 func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
 
-// Cool takes one of the uses that h counts, and reports whether there was one: an entry
-// that is cooled again and again, and is not read, has none after MaxUses times, with a
-// policy that listens after the first.
+// Cool takes one of the uses that h counts, and reports whether there was one: an
+// unread entry, cooled again and again, has none after MaxUses times, and with a
+// listening policy after the first.
 func (c *core) Cool(h *evict.Head) bool {
 	n := h.Uses()
 	if n > 0 {

@@ -28,9 +28,9 @@ const (
 // and its line was usually written last by another processor.
 //
 // Hits are counted without a locked instruction, which would cost a hit of 14 to 21 ns
-// another 0.8 to 1.5: the counts of one goroutine are exact, and so are those of several
-// that do not run at the same moment. Of two that do, in the same stripe, a few
-// hits may be lost. Under the race detector and on 32-bit machines the count is
+// another 0.8 to 1.5: the counts of one goroutine are exact, and so are the counts of
+// several that run one after the other. If two run at the same moment in one stripe, a
+// few hits may be lost. Under the race detector and on 32-bit machines the count is
 // atomic. All other counters are exact.
 type striped struct {
 	stripes []stripe
@@ -39,8 +39,8 @@ type striped struct {
 
 type stripe [stripeWords]uint64
 
-// newStriped makes counters that are all zero: sixteen stripes per processor, so
-// that two goroutines rarely share one.
+// newStriped makes zero counters: sixteen stripes per processor, so that two
+// goroutines rarely share one.
 func newStriped() striped {
 	n := bits.Len(uint(16*runtime.GOMAXPROCS(0) - 1))
 	return striped{stripes: make([]stripe, 1<<n), shift: uint8(64 - n)}

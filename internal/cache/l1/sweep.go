@@ -8,12 +8,11 @@ import (
 	"github.com/strata-cache/strata/internal/cache/evict"
 )
 
-// sweepBatch is the number of entries that are checked under one hold of a
-// lock.
+// sweepBatch is the number of entries checked under one hold of a lock.
 const sweepBatch = 256
 
-// sweeper is the state of the goroutine that removes dead entries, and those that are
-// still to be evicted (rest).
+// sweeper is the state of the goroutine that removes dead entries, and evicts entries
+// left to it (rest).
 //
 // States: not running (no entry has a deadline); searching the wheels; sleeping
 // until the tick of the first wheel slot that holds an entry. Invariant: for
@@ -21,9 +20,9 @@ const sweepBatch = 256
 // a writer that adds a deadline before next starts or wakes it, and next is
 // never unless the goroutine sleeps.
 type sweeper struct {
-	// next is the tick that the goroutine sleeps for; never while it searches
-	// the wheels or does not run. A writer that adds an earlier deadline wakes
-	// it.
+	// next is the tick until which the goroutine sleeps; never while it
+	// searches the wheels or does not run. A writer that adds an earlier
+	// deadline wakes it.
 	next atomic.Int64
 
 	mu      sync.Mutex // guards running and closed
@@ -66,9 +65,8 @@ func (w *sweeper) leave() bool {
 	}
 }
 
-// wakeSweeper wakes or starts the sweeper for a deadline that is in a wheel
-// already. Most calls do nothing, because a new deadline is rarely before all
-// others.
+// wakeSweeper wakes or starts the sweeper for a deadline already in a wheel.
+// Most calls do nothing, because a new deadline is rarely before all others.
 //
 // While the sweeper searches the wheels, next is never. So a deadline that it
 // may have missed wakes it.
@@ -99,8 +97,8 @@ func (c *core) workSweeper() {
 	}
 }
 
-// sweep removes dead entries, and evicts what is owed, until there are none with a
-// deadline and nothing is owed, or until Close.
+// sweep removes dead entries, and evicts the entries owed, until no entry has a
+// deadline and none is owed, or until Close.
 func (c *core) sweep() {
 	w := &c.sweeper
 	ended := false
@@ -145,7 +143,7 @@ func (c *core) sweep() {
 	}
 }
 
-// firstTick returns the first tick that has a deadline in any shard, or never.
+// firstTick returns the first tick with a deadline in any shard, or never.
 func (c *core) firstTick() int64 {
 	first := evict.Never
 	for i := range c.shards {

@@ -184,7 +184,7 @@ func TestDeadOnArrivalIsSweptToo(t *testing.T) {
 	})
 }
 
-// TestSwapStartsSweeper: Swap may give a deadline to an entry that had none.
+// TestSwapStartsSweeper: Swap may give a deadline to an entry without one.
 func TestSwapStartsSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 10})

@@ -27,9 +27,8 @@ const (
 // is the overflow count: the number of stored entries that found the group full
 // at insertion and went on to a later group. A search ends at the first group
 // with an overflow count of zero, and a removal lowers the counts that the
-// insertion raised, so there are no tombstones. A count that has reached
-// overMax stays there until the table is rebuilt, which costs searches one more
-// group.
+// insertion raised, so there are no tombstones. A count at overMax stays there
+// until the table is rebuilt, which costs searches one more group.
 type group struct {
 	tags  atomic.Uint64
 	slots [groupSlots]atomic.Pointer[evict.Head]
@@ -37,8 +36,8 @@ type group struct {
 
 // table is an open hash table of groups. Readers search it at any time; only
 // the holder of the shard's mutex changes it. Within one table an entry never
-// moves, and another entry of the same key takes its very slot, so a key that
-// is present throughout a search is found. Growing makes another table.
+// moves, and another entry of the same key takes its very slot, so a search
+// finds a key if it is present throughout. Growing makes another table.
 //
 // The layout follows Swiss tables (Kulukundis, CppCon 2017) and F14 (Bronson
 // and Shi, 2019), from which the overflow count is taken.
@@ -49,8 +48,8 @@ type table struct {
 	groups []group
 }
 
-// newTable makes a table that has room for n entries. The number of groups is no
-// power of two: a table of known size wastes nothing.
+// newTable makes a table with room for n entries. The number of groups need not
+// be a power of two: so a table of known size wastes nothing.
 func newTable(n int) *table {
 	return &table{groups: make([]group, max(1, (n+groupLoad-1)/groupLoad))}
 }
@@ -58,12 +57,12 @@ func newTable(n int) *table {
 // room returns the number of entries beyond which the table should grow.
 func (t *table) room() int { return len(t.groups) * groupLoad }
 
-// tagOf returns the tag of a hash: its low byte, or one if that is zero, since
-// a zero tag means an empty slot.
+// tagOf returns the tag of a hash: its low byte, or one if the byte is zero,
+// since a zero tag means an empty slot.
 func tagOf(hash uint32) uint64 { return uint64(max(1, hash&0xff)) }
 
-// home returns the number of the group where the search for a hash begins, which
-// is taken from its high bits: the multiplication of Lemire, "Fast random integer
+// home returns the number of the group where the search for a hash begins. It is
+// taken from the high bits: the multiplication of Lemire, "Fast random integer
 // generation in an interval" (2019).
 func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(len(t.groups)) >> 32) }
 

@@ -34,9 +34,8 @@ func TestMatchesNeverOverlooks(t *testing.T) {
 	}
 }
 
-// TestTableWithCollidingHashes fills tables with hashes that have few homes and
-// few tags, so that groups overflow and wrap around, and removes in random
-// order.
+// TestTableWithCollidingHashes fills tables with hashes of few homes and few
+// tags, so that groups overflow and wrap around, and removes in random order.
 func TestTableWithCollidingHashes(t *testing.T) {
 	for _, x := range []struct {
 		name        string
@@ -136,7 +135,7 @@ func TestLayoutFillsCacheLines(t *testing.T) {
 	}
 }
 
-// TestFullTableRefusesAnInsertion inserts into a table that has no free slot.
+// TestFullTableRefusesAnInsertion inserts into a table without a free slot.
 func TestFullTableRefusesAnInsertion(t *testing.T) {
 	table := newTable(1)
 	for range groupSlots {

@@ -15,9 +15,9 @@ const (
 	Stored Outcome = iota + 1
 	// Lost: the key does not hold the expected entry. Nothing was changed.
 	Lost
-	// TooHeavy: the entry does not fit even if all others go that are not pinned, or
-	// other writers have taken the room mostRounds times. The entry that the key held is
-	// removed.
+	// TooHeavy: the entry does not fit beside the pinned entries, even if all others go,
+	// or other writers have taken the room mostRounds times. The entry that the key held
+	// is removed.
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
@@ -28,14 +28,14 @@ const (
 // not stored, because the cache is closed or because the entry alone is heavier
 // than the bound; in the second case the entry that the key held is removed
 // too. The entry just stored is never evicted by its own Set. An entry of weight Pinned
-// is never evicted, and counts as one; another negative weight counts as zero.
+// is exempt from eviction, and counts as one; another negative weight counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, arrival{weight: weight}, nil, false)
 	return gone, o == Stored
 }
 
-// Renew is Set where the store is no use of the key: to the policy and for the idle life
-// the entry is the one that the key held, if that lives.
+// Renew is Set without a use of the key: the policy and the idle life take the entry for
+// the one that the key held, if that one lives.
 func (c *Cache[K, V]) Renew(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, arrival{weight: weight, unused: true}, nil, false)
 	return gone, o == Stored
@@ -56,7 +56,7 @@ const mostRounds = 4096
 // than their share, it evicts from those, with no lock held.
 func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
-	c.find(hash, e.Key) // brings what the writer needs into the processor's cache before it takes the lock
+	c.find(hash, e.Key) // loads the slots into the processor's cache before the lock is taken
 	a.head, a.hash = headOf(e), uint32(hash)
 	if a.weight < 0 && a.weight != evict.Pinned {
 		a.weight = 0
@@ -75,7 +75,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 			gone = c.evictAround(int(hash>>c.shift), a.need, a.held, gone)
 			a.forced = true
 			if a.rounds++; a.rounds > 1 {
-				runtime.Gosched() // to the writers that have the room
+				runtime.Gosched() // to the writers that have taken the room
 			}
 			continue
 		}
@@ -89,7 +89,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	}
 }
 
-// try stores an arrival, or returns zero if there is no room for it.
+// try stores an arrival, or returns zero without room for it.
 func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
 	s := c.shard(hash)
 	s.mu.Lock()
@@ -146,7 +146,7 @@ func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := c.hash(key)
 	s := c.shard(hash)
 	if c.find(hash, key) == nil {
-		return nil, false // a writer that is not done yet comes after this
+		return nil, false // an unfinished writer comes after this
 	}
 	now := c.clock.now()
 	s.mu.Lock()
@@ -174,8 +174,8 @@ func (c *Cache[K, V]) DeleteEntry(e *Entry[K, V]) bool {
 }
 
 // DeleteFunc removes the living entries for which f returns true, calls Notify
-// for each, and returns their number. f is called without any lock; an entry
-// that is replaced while f runs stays.
+// for each, and returns their number. f is called without any lock. If the entry of a
+// key is replaced while f runs, the new one stays.
 func (c *Cache[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 	for e := range c.All() {
 		if f(e) && c.DeleteEntry(e) {
@@ -223,13 +223,13 @@ type arrival struct {
 	hash   uint32
 	weight int64
 	now    int64
-	// admitted says that the policy has seen the arrival, and at what it has decided.
-	// One arrival is shown to it once, also if it must wait for room.
+	// admitted: the policy has seen the arrival. at is its decision. The policy sees an
+	// arrival once, also if the arrival must wait for room.
 	admitted bool
 	at       evict.Standing
 	forced   bool
 	unused   bool // see Renew
-	rounds   int  // that found no room; see mostRounds
+	rounds   int  // rounds without room; see mostRounds
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
@@ -238,11 +238,11 @@ type arrival struct {
 // counted is the weight as it counts.
 func (a *arrival) counted() int64 { return evict.Counted(a.weight) }
 
-// change is that of an arrival with a new key.
+// change returns the change by an arrival with a new key.
 func (a *arrival) change() change { return change{1, a.counted()} }
 
-// pinnedOut reports whether an arrival would not fit even if all entries went that are
-// not pinned. held is the entry of its key, if there is one: it goes in any case.
+// pinnedOut reports whether an arrival would not fit beside the pinned entries, even if
+// all others went. held is the entry of its key, or nil: it goes in any case.
 func (c *core) pinnedOut(s *shard, a *arrival, held *evict.Head) bool {
 	pinned := c.pinned.Load()
 	if held != nil && s.order.Pinned(held) {
@@ -260,8 +260,8 @@ func (c *core) repin(before, weight int64) {
 	}
 }
 
-// place stores an arrival in its shard instead of held, which may be nil, and
-// reports false if there is no room. It needs the shard's mutex.
+// place stores an arrival in its shard instead of held, which may be nil, and reports
+// false without room for it. It needs the shard's mutex.
 func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	if held != nil {
 		return c.replace(s, a, held, gone)
@@ -311,7 +311,7 @@ func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) (
 	return c.note(s, gone, held, c.reasonAt(Replaced, held, a.now)), true
 }
 
-// withdraw removes held, the entry of a key that was set to an entry too heavy
+// withdraw removes held, the entry of a key, after the key was set to an entry too heavy
 // to be kept. It needs the shard's mutex.
 func (c *core) withdraw(s *shard, held *evict.Head, now int64) []removed {
 	s.rejected++
