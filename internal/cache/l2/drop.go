@@ -1,10 +1,10 @@
-// Drops and values that callers write. A drop is sent (unless the breaker is open),
+// Drops, and values that callers write. A drop is sent (unless the breaker is open),
 // then either confirmed and announced, or pending: the queue tries it again until L2
-// confirms it. A drop of a caller that has left goes to the queue at once.
-// Invariant: a caller that gets no error knows that its drop is confirmed by L2 and
-// was announced. Any other drop is pending, unless L2 cannot hold its key or the
-// store is closed. A confirmed drop is noted before its caller returns, so that it is
-// repeated if another server had taken over.
+// confirms it. If the caller has left, its drop goes to the queue at once. Invariant:
+// without an error the caller's drop is confirmed by L2 and announced. Any other drop
+// is pending, unless L2 cannot hold its key or the store is closed. A confirmed drop
+// is noted before its call returns: so it is repeated if another server had taken
+// over.
 
 package l2
 
@@ -19,8 +19,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// ownFor is the time for which a drop that has ended without an answer may
-// still be executed.
+// ownFor is the time during which L2 may still execute a drop that got no answer.
 const ownFor = time.Minute
 
 var (
@@ -31,11 +30,11 @@ var (
 // Unconfirmed is the error of a drop or store that L2 or the bus has not
 // confirmed.
 type Unconfirmed struct {
-	// Pending is the number of drops that are pending.
+	// Pending is the number of pending drops.
 	Pending int
-	// Dropped says that the drop was confirmed, and only the value is not stored.
+	// Dropped: L2 has confirmed the drop, and only the value is not stored.
 	Dropped bool
-	// Err is the cause. It wraps the error of the caller's context if that has
+	// Err is the cause. It wraps the error of the caller's context if the context has
 	// ended, and Options.Closed if the drop is not tried again.
 	Err error
 }
@@ -43,7 +42,8 @@ type Unconfirmed struct {
 // Error returns the text of the cause.
 func (e *Unconfirmed) Error() string { return e.Err.Error() }
 
-// Describe says what was not confirmed, and why, and how many drops are pending.
+// Describe returns a text with the unconfirmed part, the cause and the number of
+// pending drops.
 func (e *Unconfirmed) Describe() string {
 	text := "not confirmed by L2 and the bus"
 	if e.Dropped {
@@ -70,10 +70,10 @@ func (s *Store) unconfirmed(ctx context.Context, err error) *Unconfirmed {
 	return &Unconfirmed{Pending: s.pending.Len(), Err: err}
 }
 
-// Drop executes drops in L2 and announces them. A drop that is not confirmed is
-// retried in the background; the error is an *Unconfirmed then. If it wraps
-// [remote.KeyErrors], the leases of the drops that are confirmed come with it. A key that is
-// too long for L2 is announced only: other instances may have loaded it.
+// Drop executes drops in L2 and announces them. An unconfirmed drop is retried in the
+// background; the error is an *Unconfirmed then. If it wraps [remote.KeyErrors], the leases
+// of the confirmed drops come with it. A key too long for L2 is announced only: other
+// instances may have loaded it.
 func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if !s.Used() {
 		return nil, nil
@@ -81,7 +81,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	leases, err := s.dropGuarded(ctx, drops)
-	some, partly := err.(remote.KeyErrors) //nolint:errorlint // joined with the end of the context it is that of all keys
+	some, partly := err.(remote.KeyErrors) // nolint:errorlint // joined with the end of the context it is the error of all keys
 	switch {
 	case err == nil:
 		return leases, nil
@@ -99,7 +99,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	return nil, s.Unconfirmed(ctx, err)
 }
 
-// whole returns err as that of all keys.
+// whole returns err as the error of all keys.
 func whole(err error) error {
 	if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 		return errors.Join(some.Unwrap()...)
@@ -107,7 +107,7 @@ func whole(err error) error {
 	return err
 }
 
-// pick returns those of drops that have failed, or the others.
+// pick returns the failed ones of drops, or the others.
 func pick(drops []remote.Drop, errs remote.KeyErrors, failed bool) (some []remote.Drop) {
 	for i, d := range drops {
 		if (errs[i] != nil) == failed {
@@ -117,7 +117,7 @@ func pick(drops []remote.Drop, errs remote.KeyErrors, failed bool) (some []remot
 	return some
 }
 
-// makePending makes a drop pending that has failed with err under ctx, and
+// makePending makes a drop pending after it has failed with err under ctx, and
 // returns the error of its call. add adds the drop to the queue. If the caller
 // has left, L2 may be well, and the drop is retried at once.
 func (s *Store) makePending(ctx context.Context, err error, add func(retry.When) bool) error {
@@ -127,14 +127,14 @@ func (s *Store) makePending(ctx context.Context, err error, add func(retry.When)
 	return s.Unconfirmed(ctx, err)
 }
 
-// whenFailed is the time of the first retry of an operation that has failed
-// under ctx.
+// whenFailed returns the time of the first retry after an operation has failed under
+// ctx.
 func whenFailed(ctx context.Context) retry.When { return retry.When(CallerLeft(ctx) != nil) }
 
 // DropSoon executes drops in the background, at once.
 func (s *Store) DropSoon(drops []remote.Drop) { s.pending.Add(drops, retry.AtOnce) }
 
-// dropGuarded is one attempt at drops, but for those of servers with an open breaker.
+// dropGuarded is one attempt at drops, except on servers with an open breaker.
 func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if err := CallerLeft(ctx); err != nil {
 		return nil, err // the drops are sent in the background
@@ -168,7 +168,7 @@ func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.
 	return leases, remote.JoinKeys(errs)
 }
 
-// aloneError is the error of an operation that is not sent because its server is left alone.
+// aloneError returns the error of an operation not sent because its server is left alone.
 func (s *Store) aloneError(name string) error {
 	if server := s.guards.serverOf(name); server != "" {
 		return &remote.ServerError{Server: server, Err: errBreaker}
@@ -183,8 +183,8 @@ func nameOf(drops []remote.Drop) func(i int) string {
 func never(int) bool  { return false }
 func always(int) bool { return true }
 
-// dropEach drops one key at a time, so that a key that is too long for L2, for
-// which a retry is useless, does not hold up the others.
+// dropEach drops one key at a time. So a key too long for L2, for which a retry is
+// useless, does not hold up the others.
 func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
 	leases = make([]remote.Lease, len(drops))
 	for i := range drops {
@@ -199,7 +199,7 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 }
 
 // dropAgain is one more attempt at pending drops, even while the breaker is
-// open. A key that is too long for L2 is announced only.
+// open. A key too long for L2 is announced only.
 func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 	_, err := s.dropOnce(ctx, drops, never)
 	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
@@ -211,7 +211,7 @@ func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 	return nil
 }
 
-// dropOnce is one attempt at drops. Those that are confirmed are announced.
+// dropOnce is one attempt at drops. It announces the confirmed ones.
 func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i int) bool) (leases []remote.Lease, err error) {
 	if s.tier != nil {
 		done, moves := drops, s.moves.count()
@@ -242,17 +242,17 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 	return leases, err
 }
 
-// DropAll makes all keys of the cache's namespace absent, or stale. If that is
-// not confirmed, the error is an *Unconfirmed, and the drop is pending: for the keys of
-// those servers that have not confirmed, if others have.
+// DropAll makes all keys of the cache's namespace absent, or stale. If L2 does not
+// confirm, the error is an *Unconfirmed, and the drop is pending. If only some servers
+// have confirmed, it is pending for the keys of the others.
 func (s *Store) DropAll(ctx context.Context, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
 		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, s.untold(err)...) })
 }
 
-// DropTags makes all entries with one of tags absent, or stale. Errors are
-// those of [Store.DropAll].
+// DropTags makes all entries with one of tags absent, or stale. Errors are as for
+// [Store.DropAll].
 func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
@@ -276,8 +276,9 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 	return s.makePending(ctx, err, func(when retry.When) bool { return add(err, when) })
 }
 
-// dropAllOnce is one attempt at a drop of everything. One that some servers have not
-// confirmed is announced all the same: other instances have values from the others.
+// dropAllOnce is one attempt at a drop of everything. If some servers have not
+// confirmed, the drop is announced even so: other instances have values from the
+// servers that have.
 func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
 	if s.tier != nil {
 		err = s.confirmed(func() error {
@@ -298,8 +299,8 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
 	return err
 }
 
-// untold returns the servers that have not been told of a drop of everything; none if
-// the tier does not tell them apart, so that all of it is to be tried again.
+// untold returns the servers not told of a drop of everything. It returns none if the
+// tier does not tell its servers apart: then the whole drop is tried again.
 func (s *Store) untold(err error) []string {
 	if s.guards.fleet == nil {
 		return nil
@@ -331,7 +332,7 @@ func (s *Store) announceAll(ctx context.Context, soft bool) error {
 	return s.o.Bus.Publish(ctx, []remote.Message{m})
 }
 
-// dropTagsOnce is one attempt at a drop of tags. Those that are confirmed are announced.
+// dropTagsOnce is one attempt at a drop of tags. It announces the confirmed tags.
 func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) (err error) {
 	if s.tier != nil {
 		err = s.confirmed(func() error {
@@ -369,8 +370,8 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) (err
 // tier does not announce them itself.
 func (s *Store) announces() bool { return s.o.Bus != nil && !s.tierAnnounces }
 
-// Announce announces the drops of a Put, unless the tier has done so. A message
-// that is not confirmed makes its drop pending; the error is that of the bus.
+// Announce announces the drops of a Put, unless the tier has done so. An unconfirmed
+// message makes its drop pending; the error comes from the bus.
 func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
 	if !s.announces() {
 		return nil
@@ -382,7 +383,7 @@ func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
 	return err
 }
 
-// Publish announces drops that are not sent to L2.
+// Publish announces drops without sending them to L2.
 func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()

@@ -1,8 +1,7 @@
 // The guards of a tier: one for each of its servers, with the breakers of the server and
-// the state of it that is in the log. A tier that is no [remote.Fleet], or has one server,
-// has one guard.
-// Invariant: an operation on a key is decided on by the guard of the key's server alone,
-// so that a server that does not answer stops no operation on the keys of others.
+// the state of it that is in the log. A tier with one server, or without the ability
+// [remote.Fleet], has one guard. Invariant: the guard of the key's server alone decides on
+// an operation on a key. So a silent server stops no operation on the keys of others.
 
 package l2
 
@@ -25,7 +24,7 @@ type guard struct {
 	refuses [operations]states.Record
 	broken  states.Record // the breaker is open
 	full    states.Record // nothing is stored on it
-	// refusing says that the last store that has failed was refused: else it got no answer.
+	// refusing: the last failed store was refused. Else it got no answer.
 	refusing atomic.Bool
 }
 
@@ -44,13 +43,13 @@ func (g *guard) calm() bool {
 	return g.all.Calm() && g.stores.Calm() && g.quiet(reading)
 }
 
-// guards are those of all servers.
+// guards are the guards of all servers.
 type guards struct {
-	whole *guard       // of a tier that is no fleet
+	whole *guard       // of a tier without servers to tell apart
 	fleet remote.Fleet // nil if the tier has one server
 	make  func(server string) *guard
-	// uneasy is the number of guards that are not calm. While it is zero, an operation
-	// costs one atomic load.
+	// uneasy is the number of guards with a recent failure: all but the calm ones. While
+	// it is zero, an operation costs one atomic load.
 	uneasy atomic.Int64
 
 	mu sync.Mutex // guards of
@@ -113,8 +112,8 @@ func (u *guards) about(name string, err error) *guard {
 	return u.find(server, err != nil)
 }
 
-// settle counts the guards that are not calm, and forgets those of servers that are no
-// longer of the fleet.
+// settle counts the uneasy guards, and forgets the guards of servers that have left the
+// fleet.
 func (u *guards) settle() {
 	if u.fleet == nil {
 		return
@@ -164,11 +163,11 @@ func open(b *limit.Breaker) bool { return b.State() != limit.Closed }
 func leftAlone(g *guard) bool   { return open(g.all) }
 func stopsStores(g *guard) bool { return open(g.stores) && g.refusing.Load() }
 
-// alike reports whether all names have the same guard, or guards that have nothing to decide.
+// alike reports whether all names have the same guard, or guards with nothing to decide.
 func (u *guards) alike() bool { return u.fleet == nil || u.uneasy.Load() == 0 }
 
 // split returns the places from 0 to n by the servers of their names, in the order in which
-// the servers come first. If nothing is wrong they are all one part.
+// the servers come first. While all guards are calm, all places are one part.
 func (u *guards) split(n int, wrong bool, name func(i int) string) (parts [][]int) {
 	if n == 0 {
 		return nil
@@ -203,8 +202,8 @@ func firstOf(some []int, err func(i int) error) (at int, first error) {
 	return some[0], nil
 }
 
-// allow reports whether the server of a name gets an operation, and whether that is a probe
-// of its breaker.
+// allow reports whether the server of a name gets an operation, and whether this operation
+// is a probe of its breaker.
 func (s *Store) allow(name string) (ok, probe bool) {
 	g := s.guards.at(name)
 	if g == nil {
@@ -241,7 +240,7 @@ func (s *Store) admit(n int, name func(int) string, may func(string) (ok, probe 
 	return sent, errs, probing
 }
 
-// choose returns those of all that are at some places.
+// choose returns the elements of all at some places.
 func choose[T any](all []T, places []int) []T {
 	some := make([]T, len(places))
 	for j, i := range places {

@@ -1,8 +1,7 @@
 // The health of L2, for two breakers of each server (all operations, stores only) and the
 // log. Each breaker is closed, open or half open; one operation at a time probes it then.
-// Invariant: an operation that its caller has cut short, or that was not sent, opens
-// and closes no breaker. A refusal counts as a failure of stores and of reads, not
-// as silence.
+// Invariant: an operation cut short by its caller, or not sent, opens and closes no
+// breaker. A refusal counts as a failure of stores and of reads, not as silence.
 
 package l2
 
@@ -25,13 +24,13 @@ import (
 // between.
 const wellAfter = time.Second
 
-// health is the state of L2 that the log has reported, beside that of its servers.
+// health is the state of L2 in the log, apart from the states of its servers.
 type health struct {
 	log     *states.Member // of the servers, for all caches of the client; nil without a tier
 	server  string         // the name of the server, or of all
 	foreign foreignLog     // values that cannot be read
-	errors  atomic.Uint64  // operations that were not executed
-	late    atomic.Uint64  // those of them that got no answer in time
+	errors  atomic.Uint64  // operations not executed
+	late    atomic.Uint64  // operations without an answer in time, a part of errors
 	changes atomic.Uint64  // of the breakers for all operations
 }
 
@@ -62,8 +61,8 @@ func operationOf(op string) operation {
 type Probes struct{ All, Stores bool }
 
 // Report counts the outcome of an operation on L2 under ctx, tells the breakers of the
-// server, and logs changes. name is that of a key of the server, or empty for an operation
-// on no key. An operation that its caller has cut short tells nothing about L2.
+// server, and logs changes. name is the name of a key of the server, or empty for an
+// operation on no key. An operation cut short by its caller tells nothing about L2.
 func (s *Store) Report(ctx context.Context, op, name string, err error, p Probes) {
 	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
 		return // nothing was sent
@@ -124,8 +123,9 @@ const (
 // kinds are the names of operations. They are read-only.
 var kinds = [operations]string{"reads", "stores", "drops"}
 
-// begins writes a line that a server is in a state, as the record of this cache has it.
-// It is an event of the cache if that is news, and in the log if no cache has said so.
+// begins writes a line about a server that has entered a state, by the record of this
+// cache. The line is an event of the cache if the state is news to it, and in the log if
+// no cache has written it there.
 func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...any) {
 	news := r.Failed(s.o.Now())
 	if !r.Bad() {
@@ -136,8 +136,8 @@ func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...a
 	}
 }
 
-// ends writes a line that a server is no longer in a state. It is in the log if no cache
-// finds the server in the state.
+// ends writes a line about a server that has left a state. The line is in the log if no
+// cache finds the server in the state.
 func (s *Store) ends(g *guard, state, text string, more ...any) {
 	s.write(g, s.health.log.Ends(g.server, state), slog.LevelInfo, text, more...)
 }
@@ -196,9 +196,8 @@ func (s *Store) suspend() {
 	}
 }
 
-// reportStore tells the breaker for stores the outcome of an operation. While
-// it is open, loads take no leases and store in L1 only; drops are announced
-// all the same.
+// reportStore tells the breaker for stores the outcome of an operation. While it is open,
+// loads take no leases and store in L1 only; drops are still announced.
 func (s *Store) reportStore(g *guard, err error, probe bool) {
 	if err == nil && g.stores.Calm() && g.full.Quiet() {
 		return
@@ -234,12 +233,12 @@ func (s *Store) LeavesAlone(name string) bool {
 	return g != nil && leftAlone(g)
 }
 
-// ServersLeftAlone returns the names of the servers that have failed too often and get no
-// requests, if L2 has several servers.
+// ServersLeftAlone returns the names of the servers that get no requests after too many
+// failures, if L2 has several servers.
 func (s *Store) ServersLeftAlone() []string { return s.guards.where(leftAlone) }
 
-// ServersWithoutStores returns the names of the servers that have refused stores too often
-// and get none, if L2 has several servers.
+// ServersWithoutStores returns the names of the servers that get no stores after too many
+// refusals, if L2 has several servers.
 func (s *Store) ServersWithoutStores() []string { return s.guards.where(stopsStores) }
 
 // BreakerChanges returns how often a server of L2 was left alone or used again.
@@ -260,10 +259,12 @@ func (s *Store) StoresFreely() bool {
 // Errors returns the number of operations that L2 has not executed.
 func (s *Store) Errors() uint64 { return s.health.errors.Load() }
 
-// TimedOut returns the number of those of Errors that got no answer in time.
+// TimedOut returns the number of operations without an answer in time. Errors counts
+// them, too.
 func (s *Store) TimedOut() uint64 { return s.health.late.Load() }
 
-// timedOut reports whether err says that no answer has come in time. The caller has not left.
+// timedOut reports whether err means that no answer has come in time. The caller has not
+// left.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
@@ -275,7 +276,7 @@ const foreignEvery = time.Minute
 // foreignLog counts values in L2 that cannot be read.
 type foreignLog struct {
 	count atomic.Uint64
-	told  atomic.Uint64 // those that are in the log
+	told  atomic.Uint64 // the count in the last log line
 	next  atomic.Int64  // the earliest time of the next log line, by the clock of L1
 }
 

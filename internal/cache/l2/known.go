@@ -18,10 +18,10 @@ const large = 4 << 10
 // lately is the number of smaller values in a row after which no large ones are expected.
 const lately = 256
 
-// bulk tells whether large values are to be expected. The zero bulk expects none.
+// bulk tells whether reads should expect large values. The zero bulk expects none.
 type bulk struct{ left atomic.Int32 }
 
-// add notes the size of a value. Of two that are added at once one may be forgotten.
+// add notes the size of a value. If two are added at once, one may be forgotten.
 func (b *bulk) add(n int) {
 	switch left := b.left.Load(); {
 	case n >= large && left < lately:
@@ -33,20 +33,20 @@ func (b *bulk) add(n int) {
 
 func (b *bulk) expected() bool { return b.left.Load() > 0 }
 
-// worth tells whether a read names the value that it has: if L2 holds another one, the
-// read takes a second round trip. The zero worth tells to name it.
+// worth tells whether a read should name the value that it has: if L2 holds another one,
+// the read takes a second round trip. With the zero worth it should.
 type worth struct {
 	score atomic.Int32
 	turns atomic.Uint32
 }
 
 const (
-	// sameGain is added to the score for a value that is the same, and changedLoss taken
-	// off for another, so that a third of values that are the same is enough.
+	// sameGain is added to the score for an unchanged value, and changedLoss taken off
+	// for a changed one. So it is enough if a third of the values are unchanged.
 	sameGain, changedLoss = 2, 1
 	mostWorth             = 8
-	// retryWorth is the number of reads of which one names its value although others have
-	// shown that it is not worth it.
+	// retryWorth: one in this number of reads names its value even if earlier reads have
+	// shown that it is not worth it. So a change for the better is noticed.
 	retryWorth = 16
 )
 
@@ -64,8 +64,8 @@ func (w *worth) ask() bool {
 	return w.score.Load() > -mostWorth || w.turns.Add(1)%retryWorth == 0
 }
 
-// Knows adds to known, the IDs of the values that the reads of n names have already, that
-// of the i-th. It stays nil while all are zero.
+// Knows adds the ID of the i-th value to known, the IDs of the values that the reads of n
+// names have already. known stays nil while all IDs are zero.
 func Knows(known []remote.ID, n, i int, id remote.ID) []remote.ID {
 	if id == 0 {
 		return known
@@ -77,7 +77,7 @@ func Knows(known []remote.ID, n, i int, id remote.ID) []remote.ID {
 	return known
 }
 
-// naming returns the IDs of known values that L2 is told: none unless large values are to be
+// naming returns the IDs of known values to send to L2: none unless large values are
 // expected, and such questions are worth it.
 func (m *Meter) naming(known []remote.ID) []remote.ID {
 	if len(known) == 0 || !m.bulk.expected() || !m.worth.ask() {

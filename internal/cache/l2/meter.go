@@ -64,8 +64,7 @@ type Meter struct {
 // Meter returns the durations and sizes; nil without a tier.
 func (s *Store) Meter() *Meter { return s.meter }
 
-// end counts an operation under ctx that has begun at some time and ended with err. It returns
-// err.
+// end counts an operation under ctx, begun at some time and ended with err. It returns err.
 func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err error) error {
 	r := OK
 	switch {
@@ -81,7 +80,7 @@ func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err erro
 	return err
 }
 
-// held counts the size of a value that was read.
+// held counts the size of a value after a read.
 func (m *Meter) held(h remote.Held) {
 	if n := len(h.Data); n > 0 {
 		m.Read.Add(n)

@@ -1,9 +1,8 @@
 // Servers that take the place of others. The tier counts the times at which it has
-// learned of another server, or of another life of one. The drops that were confirmed
-// lately are pending again then: a server that had lost its place may have confirmed
-// them.
-// Invariant: no value is used that a server has returned which the tier knew too late
-// for the repetition: a read during which drops were repeated passes L2 by.
+// learned of another server, or of another life of one. Then the lately confirmed drops
+// are pending again: a server that had lost its place may have confirmed them.
+// Invariant: a read during which drops were repeated passes L2 by. So no value is used
+// if it may come from another server that has not heard of these drops.
 
 package l2
 
@@ -16,11 +15,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// mostTries is how often one call sends a drop while servers take over from each other.
+// mostTries is the number of times that one call sends a drop while servers take over
+// from each other.
 const mostTries = 3
 
-// errMoving is the error of a drop during which the tier has learned of another server
-// each time.
+// errMoving is the error of a drop if the tier has learned of another server during
+// each try.
 var errMoving = fmt.Errorf("strata: L2 changes its server again and again: %w, %w", remote.ErrMoved, remote.ErrRefused)
 
 // moves are the changes of server that the tier knows.
@@ -40,8 +40,8 @@ func (m *moves) count() uint64 {
 }
 
 // confirmed executes a drop by do, and notes it by note if the tier has confirmed it.
-// A drop during which the tier has learned of another server is sent again: it is
-// not known which of them has executed it.
+// If the tier learns of another server during a drop, the drop is sent again: it is not
+// known which server has executed it.
 func (s *Store) confirmed(do func() error, note func()) (err error) {
 	if s.moves.tier == nil {
 		return do()
@@ -65,8 +65,8 @@ func (s *Store) confirmed(do func() error, note func()) (err error) {
 	return err
 }
 
-// repeat makes the drops pending that were confirmed lately, if the tier has learned of
-// another server since the last call.
+// repeat makes the lately confirmed drops pending, if the tier has learned of another
+// server since the last call.
 func (s *Store) repeat() {
 	m := &s.moves
 	if m.count() == m.seen.Load() {

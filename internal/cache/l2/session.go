@@ -1,8 +1,8 @@
 // The knowledge of one read about L2. A session is open at first, and Down after L2
 // has failed, while the breaker is open, or while a drop of its key is pending. It
 // stays Down until its read ends.
-// Invariant: a session that is Down sends no request but one: the release of a lease
-// that L2 may have granted.
+// Invariant: a Down session sends one request at most: the release of a lease that L2
+// may have granted.
 
 package l2
 
@@ -81,8 +81,9 @@ func (s *Store) MayStoreAll(xs []*Session) {
 
 func nameIn(xs []*Session) func(i int) string { return func(i int) string { return xs[i].Name } }
 
-// AnsweredAll is [Session.Answered] for an operation of several sessions. The first of each
-// server that has failed, or else the first, reports the outcome for the others.
+// AnsweredAll is [Session.Answered] for an operation of several sessions. For each server
+// one session reports the outcome for the others: the first that has failed, or else the
+// first.
 func (s *Store) AnsweredAll(ctx context.Context, op string, xs []*Session, err error) {
 	of := func(i int) error { return remote.ErrorOf(err, i) }
 	for _, part := range s.guards.split(len(xs), err != nil, nameIn(xs)) {
@@ -130,7 +131,7 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 	x.Down = x.Down || err != nil
 	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
 	if s.repeat(); err == nil && x.repeats != s.moves.repeats.Load() {
-		// The answer may be from a server that has not heard of a drop yet.
+		// The answer may come from a server that has not heard of a drop yet.
 		x.Down, x.Cancelled = true, true
 		return false
 	}
@@ -186,7 +187,8 @@ func (x *Session) Knows(s *Store, drops map[string]remote.Tag, tags []string) bo
 
 // BlocksTags reports whether a value with these tags must not be used: L2 has no
 // tags, or a drop of one of them is pending. It is called before [Session.TagDrops]:
-// a drop that is pending now may be confirmed before an answer from before it comes.
+// a drop pending now may be confirmed before an answer arrives that the tier gave before
+// the drop.
 func (x *Session) BlocksTags(s *Store, tags []string) bool {
 	return s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses)
 }
@@ -207,9 +209,9 @@ func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration
 	return x.Answered(read, s, "drop", err)
 }
 
-// Release ends a lease that was not used, so that no instance waits for it. It
-// also ends the lease of a read that was cancelled while it stored: if the
-// value was stored all the same, the lease is void.
+// Release ends a lease that was not used, so that no instance waits for it. It also ends
+// the lease of a read cancelled while it stored: if the value was stored nevertheless,
+// the lease is void already.
 func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
 	if l.Token == 0 || x.Down && !x.Cancelled || s.tier == nil {
 		return

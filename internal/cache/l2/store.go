@@ -1,11 +1,11 @@
 // Package l2 is the way of one cache to the tier (L2) and the bus that its instances
 // share. It knows names and sealed bytes, no keys and no values. A [Store] has the
-// abilities of its tier, two breakers, the queue of drops that were not confirmed,
-// and the waits for leases of other instances. A [Session] is the knowledge of one
-// read about L2.
+// abilities of its tier, two breakers, the queue of unconfirmed drops, and the waits
+// for leases of other instances. A [Session] is the knowledge of one read about L2.
 //
-// Invariant: a drop that was not confirmed to its caller is pending until it is
-// confirmed or the store is closed; while it is pending, reads of its key go past L2.
+// Invariant: an unconfirmed drop is pending from the return of its call until L2
+// confirms it or the store is closed; while it is pending, reads of its key go past
+// L2.
 package l2
 
 import (
@@ -30,10 +30,11 @@ type Options struct {
 	// Name is the cache's name, Instance the number of this instance of it.
 	Name     string
 	Instance uint64
-	// Service is the name of the service whose caches share the tier and the bus, or empty.
+	// Service is the name of the service to which the caches on the tier and the bus
+	// belong, or empty.
 	Service string
-	// Schema is the fingerprint of the values' type and codec, Older are those of
-	// older versions of the program whose values can be read.
+	// Schema is the fingerprint of the values' type and codec. Older are the
+	// fingerprints of older versions of the program, if their values can be read.
 	Schema uint64
 	Older  []uint64
 	// Tier and Bus are shared by the instances. Either may be nil.
@@ -41,21 +42,22 @@ type Options struct {
 	Bus  remote.Bus
 	// Timeout bounds each operation on L2.
 	Timeout time.Duration
-	// BreakAfter failures in a row open a breaker for BreakFor. Without a
-	// positive BreakAfter there is no breaker.
+	// BreakAfter failures in a row open a breaker for BreakFor. If BreakAfter is zero
+	// or less there is no breaker.
 	BreakAfter int
 	BreakFor   time.Duration
-	// MaxPending is the most drops that are pending one by one.
+	// MaxPending is the largest number of drops pending one by one. Beyond it one
+	// drop of everything replaces them.
 	MaxPending int
 	Logger     *slog.Logger
 	// Now is the time of L1, in nanoseconds.
 	Now func() int64
-	// Closed is part of the error of a drop that is not confirmed and cannot be
-	// pending, because the store is closed.
+	// Closed is part of the error of an unconfirmed drop that cannot be pending,
+	// because the store is closed.
 	Closed error
 	// Suspend is called when L2 is left alone (true) and when it is used again.
 	Suspend func(bool)
-	// Failed is called after each operation that L2 did not execute.
+	// Failed is called after each operation not executed by L2.
 	Failed func(ctx context.Context, op string, err error)
 }
 
@@ -71,7 +73,7 @@ type Store struct {
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
 	guards        guards       // breakers
-	pending       *retry.Queue // drops that were not confirmed
+	pending       *retry.Queue // unconfirmed drops
 	moves         moves
 	waits         waits // for leases of other instances
 	health        health
@@ -192,14 +194,14 @@ func (s *Store) HasTier() bool { return s.tier != nil }
 // HasBus reports whether there is a bus.
 func (s *Store) HasBus() bool { return s.o.Bus != nil }
 
-// LacksTags reports whether there is an L2 that has no tags.
+// LacksTags reports whether there is an L2, and it has no tags.
 func (s *Store) LacksTags() bool { return s.tier != nil && s.can.tag == nil }
 
 // Schema returns Options.Schema.
 func (s *Store) Schema() uint64 { return s.o.Schema }
 
-// Open removes the envelope of data, and returns the version whose fingerprint has sealed it: 0
-// for this one.
+// Open removes the envelope of data, and returns the version of the program with the
+// fingerprint that has sealed it: 0 for this version.
 func (s *Store) Open(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error) {
 	for version, schema := range s.versions.schemas {
 		if payload, flags, err = envelope.Open(data, name, schema); err == nil {
@@ -238,8 +240,8 @@ func (s *Store) Bound(ctx context.Context) (context.Context, context.CancelFunc)
 	return remote.WithTimeout(ctx, s.o.Timeout)
 }
 
-// Pending returns the number of drops that are not confirmed. A drop of
-// everything counts as one.
+// Pending returns the number of unconfirmed drops. A drop of everything counts as
+// one.
 func (s *Store) Pending() int { return s.pending.Len() }
 
 // Hurry makes the store try pending drops without long pauses, from now on.
@@ -273,8 +275,8 @@ func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	return p, err
 }
 
-// Changes returns the method of the tier if that is a [remote.Announcer], else
-// nil.
+// Changes returns the method Changes of the tier if the tier is a [remote.Announcer],
+// else nil.
 func (s *Store) Changes() func(context.Context) (string, error) {
 	if s.can.announce == nil {
 		return nil
@@ -290,8 +292,8 @@ func (s *Store) Recheck() {
 }
 
 // Read asks L2 for the values with these names, even while the breaker is open,
-// and does not report the outcome. A value with the ID that is known of its name may be
-// left out; it is Same then.
+// and does not report the outcome. If the ID of a value is known under its name, the
+// value may be left out; it is Same then.
 func (s *Store) Read(ctx context.Context, names []string, known ...remote.ID) ([]remote.Held, error) {
 	return s.get(ctx, s.tier, names, known)
 }
@@ -316,7 +318,8 @@ func (s *Store) ReadOne(ctx context.Context, name string, known remote.ID, b *[]
 // MaxBuffer is the capacity in bytes from which a buffer is not used again.
 const MaxBuffer = 64 << 10
 
-// readOne is ReadOne for a tier that is no [remote.Reader], and for values that may be Same.
+// readOne is ReadOne for a tier without the ability [remote.Reader], and for values that may
+// be Same.
 func (s *Store) readOne(ctx context.Context, name string, known remote.ID) (h remote.Held, err error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
@@ -336,14 +339,14 @@ func (s *Store) Tags(ctx context.Context, tags []string) (known []remote.Tag, er
 	return s.tags(ctx, tags)
 }
 
-// Blocks reports whether a drop that is pending concerns the key with that name,
-// or a value of it with these tags.
+// Blocks reports whether a pending drop concerns the key with that name, or its value
+// with these tags.
 func (s *Store) Blocks(name string, tags []string) bool {
 	return s.pending.Blocks(name) || len(tags) > 0 && s.pending.BlocksTags(tags, s.pending.Collapses())
 }
 
 // Dropped reports whether this instance has dropped the key with that name, or one of
-// these tags, and L2 has not confirmed that, or has only lately: another instance may
+// these tags, and L2 has not confirmed the drop, or only lately: another instance may
 // not have heard of it, and give the older value away.
 func (s *Store) Dropped(name string, tags []string) bool {
 	return s.Blocks(name, tags) || s.pending.Remembers(name, tags)

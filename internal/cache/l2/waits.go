@@ -39,7 +39,7 @@ func (s *Store) Await(name string) *Wait {
 	return mine
 }
 
-// Ended returns a channel that is closed when the lease has ended since Await.
+// Ended returns a channel, closed when the lease has ended since Await.
 func (w *Wait) Ended() <-chan struct{} {
 	w.at.mu.Lock()
 	defer w.at.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *Store) LeaseEnded(name string) {
 	delete(w.of, name)
 }
 
-// share is the share of yes among the last dozens of answers. Of two answers
-// that are added at the same time one may be forgotten. The zero share is none.
+// share is the share of yes among the last dozens of answers. If two answers
+// are added at the same time, one may be forgotten. The zero share is zero.
 type share struct{ parts atomic.Int32 }
 
 const (

@@ -1,8 +1,8 @@
-// Values that callers have written. A value is stored under the token of its drop, on its
-// own: that of a server which gets no stores, or does not answer, is an error of its key,
-// and the others are stored.
-// Invariant: a value that may not be stored although its drop was confirmed is dropped
-// again, if the server that has confirmed may be gone.
+// Values that callers have written. Each value is stored under the token of its drop,
+// independently of the others: if its server gets no stores, or does not answer, its key has
+// an error, and the other values are stored. Invariant: if it is unknown whether a value was
+// stored after its confirmed drop, its key is dropped again, if the server that has confirmed
+// the drop may be gone.
 
 package l2
 
@@ -15,10 +15,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// PutWritten stores values that were written, under the tokens of their drops.
-// The error is an *Unconfirmed, which wraps [remote.KeyErrors] if some are stored. If the way
-// to L2 has broken, the drops are pending again: the server that has confirmed them may be
-// gone, and another one may hold older values. Values are not sent again.
+// PutWritten stores written values under the tokens of their drops. The error is an
+// *Unconfirmed, which wraps [remote.KeyErrors] if some are stored. If the way to L2 has
+// broken, the drops are pending again: the server that has confirmed them may be gone, and
+// another one may hold older values. Values are not sent again.
 func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	if len(puts) == 1 || s.guards.alike() {
 		ok, probe := s.mayStore(puts[0].Key)
@@ -45,10 +45,10 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	return refused, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
 }
 
-// PutClaimed is PutWritten for values that are stored, or removed, under the leases of their
-// keys, without drops before: each is noted as a drop, which is repeated if another server
-// takes over. If the tier has learned of another server meanwhile, it is not known which
-// server has the value. Then the keys are dropped, and each value to be stored counts as refused.
+// PutClaimed is PutWritten for values stored or removed under the leases of their keys, without
+// drops before. Each is noted as a drop, and repeated as one if another server takes over. If the
+// tier has learned of another server meanwhile, it is not known which server has the value. Then
+// PutClaimed drops the keys, and each value to store counts as refused.
 func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	before := s.moves.count()
 	refused, err = s.PutWritten(ctx, puts)
@@ -75,7 +75,7 @@ func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []in
 	return lost, err
 }
 
-// notStored is the error of a call whose drops were confirmed, and whose values are not stored.
+// notStored returns the error of a call with confirmed drops, but without stored values.
 func (s *Store) notStored(ctx context.Context, err error) error {
 	u := s.unconfirmed(ctx, err)
 	u.Dropped = true
@@ -111,9 +111,9 @@ func firstError(err error) error {
 	return err
 }
 
-// broken reports whether an error means that the server of the operation before may
-// be gone. A server that refuses is there, unless it has lost its place. So is one that
-// is slow, and a drop in the background could take a later write of another instance.
+// broken reports whether an error means that the server of the earlier operation may be gone. A
+// server that refuses is there, unless it has lost its place. A slow server is there, too, and
+// a drop in the background could take a later write of another instance.
 func broken(err error) bool {
 	if errors.Is(err, remote.ErrRefused) {
 		return errors.Is(err, remote.ErrMoved)
@@ -126,8 +126,7 @@ func broken(err error) bool {
 	return true
 }
 
-// AnnounceWritten is [Store.Announce] for values that were written. The error is
-// an *Unconfirmed.
+// AnnounceWritten is [Store.Announce] for written values. The error is an *Unconfirmed.
 func (s *Store) AnnounceWritten(ctx context.Context, drops []remote.Drop) error {
 	if err := s.Announce(ctx, drops); err != nil {
 		return s.Unconfirmed(ctx, err)

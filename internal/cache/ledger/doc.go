@@ -12,17 +12,17 @@
 //	suspect  older than a loss in its lane: L2 must confirm it
 //	invalid  older than an invalidation of everything or of its tag: absent
 //
-// Invariant: no entry is valid that was registered before a drop of everything,
-// of its lane or of its tag, if the drop has arrived or is known to be lost.
+// Invariant: an entry registered before a drop of everything, of its lane or of
+// its tag is not valid once the drop has arrived or is known to be lost.
 //
 // # Lost messages
 //
 // The drops of one lane have an order, and each message names the version of its
 // lane before and after the drop. A lost message shows in the next message of the
-// lane: it does not start from the version that is known here. A lost message
-// that no other follows shows in the digest of all lane versions, which instances
-// send each other in heartbeats. Messages arrive in the order of the drops, so an
-// instance that missed no message has passed through every published digest. After
-// a gap the lane versions of the tier are compared with those known here. In each
-// case only the lanes that differ become suspect.
+// lane: it does not start from the version known here. If no other message
+// follows, the loss shows in the digest of all lane versions, which instances send
+// each other in heartbeats. Messages arrive in the order of the drops, so an
+// instance has passed through every published digest if it missed no message.
+// After a gap the lane versions of the tier are compared with those known here. In
+// each case only the differing lanes become suspect.
 package ledger

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// floodBurst is the number of drops of everything by one publisher that are
-	// applied at once, floodEvery the interval of further ones.
+	// floodBurst is the number of drops of everything by one publisher to apply
+	// at once, floodEvery the interval of further ones.
 	floodBurst = 10
 	floodEvery = int64(time.Second)
 	// maxPublishers bounds the memory of publishers. Publishers beyond it share
@@ -29,9 +29,9 @@ type account struct {
 	at   int64 // when left was last topped up
 }
 
-// Admit returns when a drop of everything that a publisher has announced is to be
-// applied: now, or when its turn comes. A delayed drop stands for all that arrive
-// until then.
+// Admit returns the time at which to apply a drop of everything that a publisher
+// has announced: now, or when its turn comes. A delayed drop stands for all that
+// arrive until then.
 func (f *Floods) Admit(from uint64, now int64) (at int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

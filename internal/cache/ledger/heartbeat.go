@@ -53,15 +53,15 @@ const (
 	Reached Comparison = iota
 	// Unknown: this instance has never been at the announced position.
 	Unknown
-	// Ahead: messages that are on their way may bring this instance to the
-	// announced position. [Ledger.Overdue] says later whether they have.
+	// Ahead: messages on their way may bring this instance to the announced
+	// position. [Ledger.Overdue] says later whether they have.
 	Ahead
 )
 
 // laneMarks is the part of an announced position that this instance has not
 // reached.
 type laneMarks struct {
-	lanes  map[int]uint32      // marks of versions that have not arrived
+	lanes  map[int]uint32      // marks of versions not arrived yet
 	counts [headLen / 8]uint64 // the hashed epoch, drops, expiries, clock
 }
 
@@ -117,8 +117,8 @@ func (l *Ledger) lacks(s *laneMarks) bool {
 	return len(s.lanes) > 0 || s.counts[1] > k.Drops || s.counts[2] > k.Expiries || s.counts[3] > k.Clock
 }
 
-// Overdue reports whether messages are missing that a heartbeat ahead of this
-// instance has announced. It is called after the time that they may take.
+// Overdue reports whether messages announced by a heartbeat ahead of this instance
+// are missing. It is called after the time that they may take.
 func (l *Ledger) Overdue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// spread returns a position that was read from several servers.
+// spread returns a position read from several servers.
 func spread(epoch string, counts ...uint64) remote.Position {
 	p := position(epoch, counts...)
 	p.Spread = true
@@ -21,7 +21,7 @@ const (
 )
 
 // drops draws drops of lanes with messages that keep the order of each server, and
-// the counts that are read from each server at some time.
+// the counts read from each server at some time.
 func drops(r *rand.Rand) (todo [servers][]*remote.Message, now, read []uint64) {
 	now, read = make([]uint64, lanes), make([]uint64, lanes)
 	for p := range servers {
@@ -42,7 +42,7 @@ func drops(r *rand.Rand) (todo [servers][]*remote.Message, now, read []uint64) {
 	return todo, now, read
 }
 
-// next takes the next message, of any server that has one.
+// next takes the next message, of any server with one.
 func next(r *rand.Rand, todo *[servers][]*remote.Message) (m *remote.Message, ok bool) {
 	for _, i := range r.Perm(servers) {
 		if len(todo[i]) > 0 {
@@ -54,8 +54,8 @@ func next(r *rand.Rand, todo *[servers][]*remote.Message) (m *remote.Message, ok
 }
 
 // TestLaneMarksRaiseNoAlarmInAnyOrderOfMessages draws drops of lanes on three
-// servers, a position that was read at another time from each, and
-// an order of messages that keeps that of each server.
+// servers, a position read at another time from each, and an order of messages
+// that keeps the order of each server.
 func TestLaneMarksRaiseNoAlarmInAnyOrderOfMessages(t *testing.T) {
 	ahead := 0
 	for seed := range uint64(500) {

@@ -31,8 +31,8 @@ const (
 	Invalid
 )
 
-// And returns the verdict on an entry of which both v and w are true. An entry
-// that is stale and suspect is invalid: the tier cannot confirm a stale entry.
+// And returns the verdict on an entry of which both v and w are true. A stale and
+// suspect entry is invalid: the tier cannot confirm a stale entry.
 func (v Verdict) And(w Verdict) Verdict {
 	if v == Stale && w == Suspect || v == Suspect && w == Stale {
 		return Invalid
@@ -74,7 +74,7 @@ type Ledger struct {
 	mu    sync.Mutex // guards below, and the setting of watermarks
 	known position
 	past  history // of known
-	// pending are lanes that have another version in the tier than here. Their
+	// pending are the lanes with another version in the tier than here. Their
 	// messages may be on their way.
 	pending   map[int]remote.LaneVersion
 	awaited   *laneMarks // nil if no heartbeat is ahead of this instance
@@ -88,8 +88,7 @@ type lanes struct {
 }
 
 // Watermark returns the generation, which no watermark exceeds: an entry with a
-// lower stamp has to be judged. It is also the stamp of a flight that is registered
-// now.
+// lower stamp has to be judged. A flight registered now gets it as its stamp.
 func (l *Ledger) Watermark() uint64 { return l.Generation.Load() }
 
 // Judge says how an entry with this stamp may be used, its tags apart, and since
@@ -117,21 +116,21 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 	return v, next, since
 }
 
-// InvalidateAll makes every entry absent that is registered by now.
+// InvalidateAll makes every entry registered by now absent.
 func (l *Ledger) InvalidateAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.invalidateAll()
 }
 
-// Expire makes every entry stale that is registered by now.
+// Expire makes every entry registered by now stale.
 func (l *Ledger) Expire(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire(now)
 }
 
-// SuspectAll makes every entry suspect that is registered by now.
+// SuspectAll makes every entry registered by now suspect.
 func (l *Ledger) SuspectAll(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

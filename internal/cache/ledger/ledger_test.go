@@ -27,7 +27,7 @@ func position(epoch string, counts ...uint64) remote.Position {
 	return p
 }
 
-// move returns the message of a drop that has brought a lane from one count to
+// move returns the message of a drop that brings a lane from one count to
 // another.
 func move(lane uint16, was, is uint64) *remote.Message {
 	return &remote.Message{Kind: remote.Dropped, Lane: lane, Was: remote.LaneVersion{Count: was, Nonce: 100 + was}, Is: remote.LaneVersion{Count: is, Nonce: 100 + is}}
@@ -200,7 +200,7 @@ func TestMessageThatSkipsALaneVersionShowsALoss(t *testing.T) {
 	if v := judge(l, stamp, 1); v != ledger.Valid {
 		t.Errorf("the other lane is %v", v)
 	}
-	// A server that has lost writes repeats its counts with other nonces.
+	// After a loss of writes a server repeats its counts with other nonces.
 	again := move(1, 2, 3)
 	again.Was.Nonce++
 	if !l.Receive(again, 1) {

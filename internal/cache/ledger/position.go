@@ -4,9 +4,9 @@
 // States: no position is known (from the start to the first Rejoin); known;
 // known with pending differences (from Check to Settle).
 //
-// Invariant: a lane that has another version in the tier than here becomes
-// suspect, at once in Rejoin and at Settle after Check, unless messages have
-// brought it from the version that was known to the version in the tier.
+// Invariant: a lane with another version in the tier than here becomes suspect,
+// at once in Rejoin and at Settle after Check, unless messages have brought it
+// from the known version to the version in the tier.
 
 package ledger
 
@@ -26,9 +26,9 @@ type position struct {
 	digest uint64
 }
 
-// Rejoin takes the position of the tier, which was asked for after messages had
-// begun to arrive again. Lanes that have another version than was known before
-// become suspect. It returns their number, or -1 if every entry is concerned.
+// Rejoin takes the position of the tier, requested after messages had begun to
+// arrive again. Lanes with another version than the one known before become
+// suspect. It returns their number, or -1 if every entry is concerned.
 func (l *Ledger) Rejoin(p remote.Position, now int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +131,8 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 	return len(l.pending) > 0
 }
 
-// Settle makes the lanes suspect that [Ledger.Check] has found and that no message
-// has explained since. It returns their number.
+// Settle makes the lanes that [Ledger.Check] has found suspect, unless a message
+// has explained them since. It returns their number.
 func (l *Ledger) Settle(now int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

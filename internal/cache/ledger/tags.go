@@ -28,11 +28,11 @@ type tags struct {
 	expired map[string]*datedWatermark
 }
 
-// TagWatermark returns the generation of tags, the tag stamp of a flight that is registered now.
+// TagWatermark returns the generation of tags, the tag stamp of a flight registered now.
 func (l *Ledger) TagWatermark() uint64 { return l.tags.generation.Load() }
 
-// DropTag makes every entry absent, or stale if soft, that carries tag and has
-// a tag stamp by now.
+// DropTag makes every entry with tag, and with a tag stamp from before, absent, or
+// stale if soft.
 func (l *Ledger) DropTag(tag string, soft bool, now int64) { l.tags.drop(tag, soft, now) }
 
 func (t *tags) drop(tag string, soft bool, now int64) {

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// maxSettings is the number of settings of a watermark that are told apart.
+// maxSettings is the number of settings of a watermark to tell apart. Older ones
+// merge.
 const maxSettings = 16
 
 // datedWatermark is a watermark that remembers when it was set: an entry with a

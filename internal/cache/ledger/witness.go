@@ -1,8 +1,8 @@
-// Witnesses: they tell whether the position of another instance is as new as that of the
-// tier was at some time.
+// Witnesses: they tell whether the position of another instance is as new as the
+// position of the tier was at some time.
 //
-// States of a lane, for a witness: covered at the version that the tier had, and at those
-// that messages have told of after it; not covered at all others.
+// States of a lane, for a witness: covered at the version that the tier had, and at the
+// versions in later messages; not covered at any other version.
 //
 // Invariant: if a witness covers a lane at a version, each later drop of the lane was
 // carried out after the witness began. So this instance is told of it, or makes it
@@ -96,12 +96,12 @@ func (w *Witness) after(lane int, v, other remote.LaneVersion) bool {
 	return ok && reached && at > since
 }
 
-// Coverage says what part of another instance's entries this instance can answer for.
-// The zero Coverage is none.
+// Coverage is the part of another instance's entries for which this instance can
+// answer. The zero Coverage covers none.
 type Coverage struct {
 	// Lanes has an element for each lane; nil if no lane is covered.
 	Lanes []bool
-	// Tags says that entries with tags are covered, too.
+	// Tags: entries with tags are covered, too.
 	Tags bool
 	// Awaits says that a lane may be covered once more messages have arrived.
 	Awaits bool
