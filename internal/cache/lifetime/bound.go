@@ -7,15 +7,15 @@ import (
 )
 
 // Bound is the context of one piece of work in a [Scope]. It ends with the Scope, when
-// the time is over, or after the work. A context of package context is made of it when
-// that is needed: when its Done is asked for, or when it ends before the work has
-// returned. Work for which neither happens costs no timer. [Bound.Begin] is called
-// before anything else.
+// the time is over, or after the work. It makes a context of package context only on
+// demand: when its Done is asked for, or when it ends before the work has returned.
+// Work for which neither happens costs no timer. [Bound.Begin] is called before
+// anything else.
 //
 // States: begun, returned, ended. Across these: made or not.
 //
 // Invariant: either the work has returned before the end, and InTime reports true, or it
-// is cut short, once, and InTime reports false after that.
+// is cut short, once, and InTime reports false afterwards.
 type Bound struct {
 	scope     *Scope
 	work      Work
@@ -91,8 +91,8 @@ func (b *Bound) make() *made {
 	return m
 }
 
-// InTime is called when the work has returned, and reports whether that was before the
-// end. If not, CutShort has returned when InTime does.
+// InTime is called when the work has returned, and reports whether the work returned
+// before the end. If not, InTime waits for the return of CutShort.
 func (b *Bound) InTime() bool {
 	b.mu.Lock()
 	b.returned = true
@@ -127,7 +127,7 @@ func (b *Bound) Deadline() (deadline time.Time, ok bool) {
 	return b.deadlines.end(b), true
 }
 
-// Done returns a channel that is closed at the end.
+// Done returns a channel, closed at the end.
 func (b *Bound) Done() <-chan struct{} { return b.context().Done() }
 
 // Err returns the reason of the end, as any context does.

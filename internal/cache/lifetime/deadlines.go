@@ -11,14 +11,15 @@ import (
 //
 // States of a Bound: outside, in the list.
 //
-// Invariant: while the list is not empty the timer runs, until the end of its first
-// at the latest, and no longer than it takes to be overlong. Use [NewDeadlines] to make
-// one.
+// Invariant: while the list is not empty the timer runs, until the end of the first Bound
+// at the latest, and no longer than it takes a Bound to become overlong. Use
+// [NewDeadlines] to make one.
 type Deadlines struct {
 	after time.Duration
 	cause error
 	now   func() int64
-	// long is the time after which a Bound is overlong; 0: none is. overlong is told so.
+	// long is the time after which a Bound is overlong; 0: none is. overlong is called
+	// for each such Bound.
 	long     time.Duration
 	overlong func(now, begun int64)
 	// start is the time at which the clock showed zero.
@@ -26,7 +27,7 @@ type Deadlines struct {
 
 	mu          sync.Mutex // guards below, and the deadlines of Bounds
 	first, last *Bound
-	young       *Bound      // the first that was not overlong when the timer fired
+	young       *Bound      // the first Bound not yet overlong when the timer fired
 	timer       *time.Timer // nil while it does not run
 }
 
@@ -36,9 +37,9 @@ type deadline struct {
 	listed         bool
 }
 
-// NewDeadlines returns the ends of Bounds that end so long after their begin, with a
-// cause; nil, which is no end, if after is not positive. now is a clock that shows
-// nanoseconds.
+// NewDeadlines returns the ends of Bounds that end the time after past their begin, with
+// a cause. It returns nil, with which Bounds have no end, if after is zero or less. now
+// is a clock that shows nanoseconds.
 func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines {
 	if after <= 0 {
 		return nil
@@ -46,7 +47,7 @@ func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines
 	return &Deadlines{after: after, cause: cause, now: now, start: time.Now().Add(-time.Duration(now()))}
 }
 
-// Watch makes the ends call f for each Bound that has not ended after the time long. It is
+// Watch makes the ends call f for each Bound that still runs after the time long. It is
 // called before any Bound begins, and does nothing for nil.
 func (l *Deadlines) Watch(long time.Duration, f func(now, begun int64)) {
 	if l != nil && long > 0 && long < l.after {
@@ -112,8 +113,8 @@ func (l *Deadlines) unlink(b *Bound) {
 	b.deadline = deadline{}
 }
 
-// fire tells of loads that are overlong, ends loads whose time is over, and sets the timer
-// for the first of the others.
+// fire tells of overlong loads, ends loads past their time, and sets the timer for the
+// first of the others.
 func (l *Deadlines) fire() {
 	for now, begun, some := l.nextOverlong(); some; now, begun, some = l.nextOverlong() {
 		l.overlong(now, begun)
@@ -123,7 +124,7 @@ func (l *Deadlines) fire() {
 	}
 }
 
-// nextOverlong returns the begin of the next Bound that is overlong now, if there is one.
+// nextOverlong returns the begin of the next overlong Bound, if there is one.
 func (l *Deadlines) nextOverlong() (now, begun int64, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Scope is a context with the values of another, which it is not cancelled with, and
-// one of its owner under [Own]. A context of package context is made of it when its
-// Done is asked for: work that does not look at its end costs none. [Scope.Begin] is
-// called before anything else.
+// Scope is a context with the values of another context, but not its cancellation,
+// and with a value of its owner under [Own]. It makes a context of package context
+// when its Done is asked for: work that does not look at its end costs none.
+// [Scope.Begin] is called before anything else.
 //
 // States: running, ended. Across these: made or not.
 //
-// Invariant: a Scope that has ended stays so, and its follower is told of an end with
-// a cause once, whether or not a context is made.
+// Invariant: an ended Scope stays ended, and its follower is told of an end with a
+// cause once, whether or not a context is made.
 type Scope struct {
-	values context.Context // whose cancellation does not count
+	values context.Context // its cancellation does not count
 
 	mu       sync.Mutex // guards below
 	ended    bool
@@ -40,7 +40,7 @@ type madeScope struct {
 // Ended must not wait: the caller of End may hold locks.
 type Follower interface{ Ended(cause error) }
 
-// Begin gives the Scope its values: those of ctx, and own, which is not nil.
+// Begin gives the Scope its values: the values of ctx, and own, which is not nil.
 func (s *Scope) Begin(ctx context.Context, own any) { s.values, s.own = ctx, own }
 
 // apart returns the values of ctx without its cancellation.
@@ -114,7 +114,7 @@ func (s *Scope) context() context.Context {
 // Deadline reports that a Scope has none.
 func (s *Scope) Deadline() (deadline time.Time, ok bool) { return deadline, false }
 
-// Done returns a channel that is closed at the end of the Scope.
+// Done returns a channel, closed at the end of the Scope.
 func (s *Scope) Done() <-chan struct{} { return s.context().Done() }
 
 // Err returns context.Canceled once the Scope has ended.

@@ -3,7 +3,7 @@ package limit
 import "sync"
 
 // Background runs a bounded number of functions at once, each for a key of its
-// own. A function that there is no room for is not run. NewBackground makes one.
+// own. Without room a function is not run. NewBackground makes one.
 type Background struct {
 	most int
 
@@ -24,8 +24,8 @@ func NewBackground(most int) *Background {
 }
 
 // Run runs f on a goroutine of its own, unless another function was begun for
-// key, or key does not equal itself. It reports false if there is no room, or
-// after Close. f may call found once other callers notice by other means that a
+// key, or key does not equal itself. It reports false without room, or after
+// Close. f may call found once other callers notice by other means that a
 // function for key runs: from then on Run does not compare with it.
 func (b *Background) Run(key any, f func(found func())) bool {
 	b.mu.Lock()

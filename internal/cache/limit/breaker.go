@@ -78,7 +78,7 @@ func (b *Breaker) Allow(now int64) (ok, probe bool) {
 
 // Report records the result of a call that ended at now; probe is the second
 // result of [Breaker.Allow]. It reports whether the breaker was closed and
-// opens, or the reverse. The failure of a probe is no such change: calls are
+// opens, or the reverse. The failure of a probe changes nothing: calls are
 // refused before and after it.
 //
 // A probe that does not report within the open time is abandoned, and the next

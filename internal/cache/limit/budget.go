@@ -16,7 +16,7 @@ const (
 
 // Budget is a retry budget. While few operations fail, each failure can be
 // tried again; in a long outage only a share of them can. So retries do not
-// multiply the load on a store that is overloaded already.
+// multiply the load on an overloaded store.
 //
 // A retry costs a token, and each success adds a fifth of a token. So retries
 // are at most 20 % of successes, as in Finagle, and a store at its limit gets

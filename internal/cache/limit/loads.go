@@ -12,7 +12,7 @@ import (
 // Loads bounds the loads of one cache that run at once. Each running load has a
 // slot. States of a load: waiting in the foreground or the background queue,
 // both first in, first out; running in a slot; running beyond the bound,
-// because a load that has a slot waits for it. A freed slot goes to the first
+// because a load with a slot waits for it. A freed slot goes to the first
 // foreground load, or else to the first background load.
 //
 // Invariant: at most max slots are taken, no load waits while a slot is free,
@@ -28,8 +28,7 @@ type Loads struct {
 	waiting [2]list.List // of *turn, foreground first; empty while a slot is free
 }
 
-// ErrNoSlot is returned to a load that has waited in the queue for the longest
-// time allowed.
+// ErrNoSlot is returned to a load after the longest allowed wait in the queue.
 var ErrNoSlot = errors.New("limit: no slot came free in time")
 
 // turn is the place of one caller in a queue.
@@ -52,12 +51,13 @@ func NewLoads(max int, patience time.Duration) *Loads {
 
 // Acquire waits for a slot and returns the function that gives it back; the
 // caller calls release exactly once. If ctx has ended or ends first, the error
-// is its cause. The error is [ErrNoSlot] if no slot came free in time.
+// is context.Cause(ctx). The error is [ErrNoSlot] if no slot came free in
+// time.
 //
-// urgent, which may be nil, is closed when a load that has a slot waits for
-// this load. In the queue the two would wait for each other, so this load runs
-// at once, beyond the bound. It runs in place of the load that waits for it, so
-// its release gives no slot back.
+// urgent, which may be nil, is closed when a load with a slot waits for this
+// load. In the queue the two would wait for each other, so this load runs at
+// once, beyond the bound. It runs in place of the waiting load, so its release
+// gives no slot back.
 //
 // gone, which may be nil, sends true when no caller waits for the load any
 // more, which makes it a background load, and false when a caller waits again.

@@ -2,10 +2,11 @@
 //
 // States, per difference: none; verify (a heartbeat had an unknown digest), to
 // settle (the tier's position differs, messages have a second to explain it),
-// overdue (messages that a heartbeat was ahead of have half a second).
+// overdue (a heartbeat was ahead of this instance, and the missing messages have half
+// a second).
 //
-// Invariant: each of them ends in an equal position, in suspect lanes, or in a link
-// that is no longer connected.
+// Invariant: each of them ends in an equal position, in suspect lanes, or in the loss
+// of the phase connected.
 
 package link
 
@@ -57,12 +58,12 @@ type echoes struct {
 	echo histogram.Durations
 	mine sync.Mutex // guards below
 	// count numbers the heartbeats from 1, sent has the times of the last ones; 0 for a
-	// heartbeat that has come back.
+	// heartbeat after its return.
 	count uint64
 	sent  [16]int64
 }
 
-// sends numbers a heartbeat that is sent at now.
+// sends returns the number of a heartbeat sent at now.
 func (e *echoes) sends(now int64) (number uint64) {
 	e.mine.Lock()
 	defer e.mine.Unlock()
@@ -71,8 +72,8 @@ func (e *echoes) sends(now int64) (number uint64) {
 	return e.count
 }
 
-// came measures a heartbeat of this instance that has come back at now. The time of a
-// heartbeat that is older than the last ones is not known any more.
+// came measures the way of a heartbeat of this instance that came back at now. It
+// skips a heartbeat older than the last ones: its time is forgotten.
 func (e *echoes) came(number uint64, now int64) {
 	e.mine.Lock()
 	defer e.mine.Unlock()
@@ -107,8 +108,8 @@ func (l *Link) position(ctx context.Context, idle bool) (p remote.Position, ok b
 }
 
 // changes asks the tier for its count of changes, and reports whether the tier is
-// idle: the count is that of the last compared position. The count is asked for
-// before the position, so that a change in between counts as later.
+// idle: the count is the same as at the last compared position. The count is asked
+// for before the position, so that a change in between counts as later.
 func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 	if l.o.Changes == nil {
 		return "", false
@@ -154,7 +155,7 @@ func (l *Link) verifyNow(ctx context.Context) {
 }
 
 // unanswered plans another comparison, since the tier has not told its position
-// because of err. Once its time is over, the link is no longer connected.
+// because of err. Once its time is over, the link ceases to be connected.
 func (l *Link) unanswered(err error) {
 	now := l.o.Now()
 	l.mu.Lock()

@@ -25,9 +25,9 @@ import (
 
 const (
 	// heartbeatEvery is the time between two heartbeats on the bus, or up to a
-	// quarter more, by the instance whose time comes first. digestEvery is that time
-	// on a bus that checks itself: heartbeats there are sent for their digest, which
-	// costs a request to the tier.
+	// quarter more, by the instance whose time comes first. digestEvery is the same
+	// time on a bus that checks itself. Heartbeats there are sent for their digest
+	// alone, which costs a request to the tier.
 	heartbeatEvery = time.Second
 	digestEvery    = 2400 * time.Millisecond
 	// changesEvery is the time between two questions to an idle tier whether
@@ -63,7 +63,7 @@ type Options struct {
 	Instance    uint64
 	Bus         remote.Bus
 	Logger      *slog.Logger
-	// Generation records the messages that arrive and those that were missed.
+	// Generation records the messages that arrive and the missed ones.
 	Generation *ledger.Ledger
 	// Confirms says that the cache has a tier, which confirms suspect entries.
 	Confirms bool
@@ -136,9 +136,9 @@ type told struct {
 // counters count from the start of the link.
 type counters struct {
 	gaps, missed, alls, unreadable atomic.Uint64
-	// degraded counts hits while the link was not connected, in periods that have
-	// ended. degradedFrom is 1 + the count of all hits at the begin of the present
-	// period, or 0.
+	// degraded counts hits while the link was not connected, in periods now over.
+	// degradedFrom is 1 + the count of all hits at the begin of the present period, or
+	// 0.
 	degraded, degradedFrom atomic.Uint64
 	echoes
 }
@@ -172,8 +172,9 @@ func (l *Link) Stop() {
 // of an instance without a bus is nil: it is not connected, and not mute.
 func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
 
-// Join waits until the bus of a new instance is connected, for up to three seconds, or until
-// ctx ends, whose error it returns. A nil Link is of a cache without a bus.
+// Join waits until the bus of a new instance is connected, for up to three seconds. If ctx
+// ends before, it returns ctx.Err(). A cache without a bus has a nil Link, for which it
+// returns at once.
 func (l *Link) Join(ctx context.Context) error {
 	for deadline := time.Now().Add(joinWithin); l != nil && !l.Connected() && time.Now().Before(deadline); {
 		t := time.NewTimer(joinPoll)
@@ -306,9 +307,9 @@ const (
 	isConnected = "bus is connected"
 )
 
-// report logs whether the bus is connected, if that has changed: an event of this cache, and
-// in the log if no other cache on the bus has said so. It is not in the log that the link
-// waits for L2, which has a line of its own.
+// report logs a change between connected and not: an event of this cache, and a line in the
+// log if no other cache on the bus has written it. The log does not say that the link waits
+// for L2, which has a line of its own.
 func (l *Link) report() {
 	now := l.o.Now()
 	l.mu.Lock()

@@ -1,5 +1,5 @@
-// The state of a link: its phase, the losses that are not explained yet, and the
-// times of its actions. All decisions about these are here, without waiting.
+// The state of a link: its phase, the unexplained losses, and the times of its
+// actions. All decisions about these are here, without waiting.
 //
 // States: silent, joining, connected; doc.go draws them.
 //
@@ -24,11 +24,11 @@ const (
 )
 
 // state is the phase of a link, its knowledge about losses, and the times at which
-// it acts. Times are those of Options.Now; zero means that nothing is to be done, or
-// that the time is not known. Callers of its methods hold Link.mu.
+// it acts. Times are by Options.Now; zero means that there is nothing to do, or that
+// the time is not known. Callers of its methods hold Link.mu.
 type state struct {
 	phase phase
-	// why says why the link is not connected, as far as that is known.
+	// why is the reason why the link is not connected, as far as it is known.
 	why error
 	// patient says that L1 is used although the link is not connected:
 	// Options.Patience is not over.
@@ -36,22 +36,23 @@ type state struct {
 	// subscription counts subscriptions and suspensions, so that an answer to an
 	// earlier one is recognised.
 	subscription int
-	// arrivedAt is when the bus last delivered something, or when the link began to
-	// wait for that.
+	// arrivedAt is the time of the last delivery of the bus, or of the begin of the
+	// wait for one.
 	arrivedAt int64
-	// lostAt is since when messages may be lost. A position of the tier ends it.
+	// lostAt is the time from which on messages may be lost. A position of the tier
+	// ends it.
 	lostAt int64
 	// pause is the time from the next failed attempt to join to another one.
 	pause time.Duration
 	// verify says that a heartbeat had an unknown digest, so that the position has
-	// to be compared with the tier's. verifiedAt is when the tier was last asked for
-	// that, and unknownAt when the first such heartbeat arrived to which the tier has
-	// not answered.
+	// to be compared with the tier's. verifiedAt is the time of the last such
+	// question to the tier, and unknownAt the arrival of the first such heartbeat
+	// that no answer of the tier has settled.
 	verify     bool
 	verifiedAt int64
 	unknownAt  int64
 	due        timers
-	// alone says that the breaker of a tier that has no positions is open: no position
+	// alone says that the tier has no positions and its breaker is open: no position
 	// tells whether the tier answers again, so the link joins when the breaker is closed.
 	alone bool
 }
@@ -60,9 +61,9 @@ type state struct {
 type timers struct {
 	join           int64 // ask for the position, to be connected
 	heartbeat      int64 // send a heartbeat, unless another instance's arrives
-	logUnconnected int64 // log that the bus has not connected at all
+	logUnconnected int64 // log that the bus has never connected
 	settle         int64 // lanes whose versions no message explains become suspect
-	overdue        int64 // the messages that a heartbeat was ahead of must have arrived
+	overdue        int64 // the messages announced by a heartbeat ahead must have arrived
 	drop           int64 // apply a delayed drop of everything
 	expire         int64 // apply a delayed expiry of everything
 }
@@ -211,7 +212,8 @@ func (s *state) unverified(now int64) (over bool) {
 }
 
 // delayHeartbeat delays the next heartbeat by every, or up to a quarter more, so
-// that one instance sends it first. Its heartbeat delays those of the others.
+// that one instance sends it first. Its heartbeat delays the heartbeats of the
+// others.
 func (s *state) delayHeartbeat(now int64, every time.Duration) {
 	s.due.heartbeat = now + int64(every) + rand.Int64N(int64(every/4))
 }

@@ -3,9 +3,9 @@
 // States: silent, joining, connected; doc.go draws them, state.go moves between them.
 //
 // Invariant: the link enters the phase connected only with an answer of the tier to
-// a question that was asked after the subscription was acknowledged. Before it
-// counts as connected, older entries of lanes that have moved are suspect, and no
-// running flight of them can be joined.
+// a question asked after the subscription was acknowledged. Before it counts as
+// connected, older entries of moved lanes are suspect, and no running flight of them
+// can be joined.
 
 package link
 
@@ -37,7 +37,7 @@ func (l *Link) run(ctx context.Context) {
 	}
 }
 
-// tick performs the actions that are due now.
+// tick performs the due actions.
 func (l *Link) tick(ctx context.Context) {
 	now := l.o.Now()
 	l.mu.Lock()
@@ -52,7 +52,7 @@ func (l *Link) tick(ctx context.Context) {
 		l.giveUp()
 	}
 	l.logUnconnected(now)
-	if l.everConnected.Load() { // changes that were too frequent to be logged at once
+	if l.everConnected.Load() { // changes too frequent to be logged at once
 		l.report()
 	}
 	l.applyLate(now)
@@ -86,8 +86,8 @@ func (l *Link) giveUp() {
 	l.o.FenceAll()
 }
 
-// logUnconnected logs once that the bus has not connected since the start. The
-// line about a silent bus is for one that was connected before.
+// logUnconnected logs once that the bus has not connected since the start. The line
+// about a silent bus is for a bus that was connected before.
 func (l *Link) logUnconnected(now int64) {
 	if !l.take(&l.due.logUnconnected, now) {
 		return
@@ -164,7 +164,8 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	}
 }
 
-// rejoin makes the entries suspect whose drops may have been missed since some time.
+// rejoin makes the entries suspect of which drops may have been missed since some
+// time.
 func (l *Link) rejoin(p remote.Position, since int64) {
 	switch {
 	case l.o.Position != nil:

@@ -15,15 +15,15 @@ type Format struct {
 	Self []reflect.Type
 	// Tag is the key of a struct tag by which "-" leaves a field out. Empty means none.
 	Tag string
-	// Kinds are those of fields that are left out or refused.
+	// Kinds are the kinds of fields left out or refused.
 	Kinds []reflect.Kind
-	// Promotes says that fields of an unexported embedded struct are encoded.
+	// Promotes says that the fields of an unexported embedded struct are encoded, too.
 	Promotes bool
 }
 
 // Fields returns the paths from t of the fields that an encoding leaves out, in the order of
 // the declarations. Fields of a type that t refers to several times are named once.
-// Mutexes are passed over: they are no data. An interface is named if the encoding refuses
+// Mutexes are passed over: they hold no data. An interface is named if the encoding refuses
 // some values in it, with a note behind its path.
 func Fields(t reflect.Type, r *Rules) []string {
 	s := search{Rules: r, seen: map[reflect.Type]bool{}}
@@ -140,7 +140,8 @@ func (s *search) fields(t reflect.Type, path string) {
 	}
 }
 
-// fieldsOnce is for a struct with fields that are encoded as those of the one around it.
+// fieldsOnce is fields for a struct with fields encoded as fields of the struct around
+// it. It visits a type once, since a struct may embed itself by a pointer.
 func (s *search) fieldsOnce(t reflect.Type, path string) {
 	if !s.seen[t] {
 		s.seen[t] = true
@@ -148,14 +149,14 @@ func (s *search) fieldsOnce(t reflect.Type, path string) {
 	}
 }
 
-// isFlat reports whether JSON encodes the fields of an embedded struct as those of the
-// struct around it, also if it has methods of its own.
+// isFlat reports whether JSON encodes the fields of an embedded struct as fields of the
+// struct around it, also if the embedded one has methods of its own.
 func isFlat(f *reflect.StructField) bool {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return f.Anonymous && name == "" && deref(f.Type).Kind() == reflect.Struct
 }
 
-// shadow is a field of a struct, or of one that is embedded, with its name in JSON.
+// shadow is a field of a struct, or of a struct embedded in it, with its name in JSON.
 type shadow struct {
 	path   string
 	depth  int
@@ -163,8 +164,8 @@ type shadow struct {
 }
 
 // shadowed loses the fields of embedded structs with the names of others in JSON:
-// the one that is embedded the least deep wins, of several the one with a tag, and of
-// several of these none.
+// the least deeply embedded field wins; among several of one depth, the one with a tag;
+// among several with tags, none.
 func (s *search) shadowed(t reflect.Type, path string) {
 	named := map[string][]shadow{}
 	var names []string

@@ -143,8 +143,8 @@ func pointerTo(v reflect.Value) reflect.Value {
 	return p
 }
 
-// Garbled reports whether a text in v, a value that was encoded, or a key of a map in it is
-// no UTF-8. Check has looked at the parts that encode themselves.
+// Garbled reports whether a text in v, an encoded value, or a key of a map in it is invalid
+// UTF-8. Check has looked at the parts that encode themselves.
 func (s *Values) Garbled(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:

@@ -30,8 +30,8 @@ type Rules struct {
 	SkipsZero bool
 }
 
-// MostParts bounds the parts of a value of a type that may contain itself: one that has
-// the same part in several places is encoded once for each, and their number may be
+// MostParts bounds the parts of a value of a type that may contain itself: a part in
+// several places is encoded once for each place, and the number of places may be
 // exponential.
 const MostParts = 1 << 24
 
@@ -47,8 +47,8 @@ var (
 type Values struct {
 	Rules
 	root *node
-	// Open says that the depth of values is not that of the type, Self that some parts
-	// encode themselves, and Texts that some parts are texts.
+	// Open says that values may be deeper than the type, Self that some parts encode
+	// themselves, and Texts that some parts are texts.
 	Open, Self, Texts bool
 }
 
@@ -117,7 +117,7 @@ func (w *walk) leave() {
 	}
 }
 
-// follow counts pointers that are followed, which are no levels.
+// follow counts followed pointers, which do not count as levels.
 func (w *walk) follow(n int) *Change {
 	if w == nil {
 		return nil
@@ -138,7 +138,7 @@ func newValues(t reflect.Type, r Rules, known *sync.Map) *Values {
 }
 
 // Check returns a *Change if the value behind a pointer does not survive. It looks at
-// all that is cheap to see; for other parts it calls Again.
+// the cheap parts; for the others it calls Again.
 func (s *Values) Check(pointer any) error {
 	if s.root.plain() {
 		return nil
@@ -346,8 +346,8 @@ func (b *planner) list(elem *node) func(*walk, reflect.Value) *Change {
 	}
 }
 
-// mapping checks the elements of maps, and keys that are texts for themselves or refer to
-// other values.
+// mapping checks the elements of maps, and keys that encode themselves as texts or refer
+// to other values.
 func (b *planner) mapping(t reflect.Type) func(*walk, reflect.Value) *Change {
 	elem := b.node(place{of: t.Elem(), addressed: !b.JSON})
 	b.Texts = true

@@ -63,9 +63,9 @@ func (c *Changes[V]) Sum(encoded []byte) uint64 {
 	return maphash.Bytes(c.seed, encoded) | 1
 }
 
-// Loaded counts a load that has brought now instead of old. sum is that of the old value in L2, 0 if
-// it is not known. sealed is the envelope of the new one, nil if it was not encoded. A method of the
-// values or a codec may panic.
+// Loaded counts a load that has brought now instead of old. sum is the Sum of the old value in L2,
+// 0 if it is unknown. sealed is the envelope of the new one, nil if it was not encoded. A method of
+// the values or a codec may panic.
 func (c *Changes[V]) Loaded(old, now *V, sum uint64, sealed []byte) {
 	switch {
 	case c.equal != nil:
@@ -98,8 +98,8 @@ func (c *Changes[V]) count(equal bool, n uint64) {
 	}
 }
 
-// Read returns the number of loads that have brought another value, and of those that have brought an
-// equal one.
+// Read returns the number of loads that have brought another value, and of loads that have brought
+// an equal one.
 func (c *Changes[V]) Read() (changed, unchanged uint64) { return c.changed.Load(), c.unchanged.Load() }
 
 // equalOf returns the function that compares two values; nil if their encoded bytes have to be.

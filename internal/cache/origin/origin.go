@@ -7,7 +7,7 @@
 // the time, and none was quick since it began, or when one in five was slow within half a
 // minute; they are quick again when less than one in twenty is slow.
 //
-// Invariant: a state that was logged is logged again, while it lasts, only as a reminder;
+// Invariant: after its first line a state is logged, while it lasts, only as a reminder;
 // its end is logged once.
 package origin
 
@@ -31,13 +31,13 @@ const (
 
 	// slowShare is the share of the time for a load from which it counts as slow.
 	slowShare = 4
-	// lasting is for how long loads have failed, without a success, when few of them
-	// count as much as many in an instant.
+	// lasting is the time of failures without a success after which few of them count as
+	// much as many in an instant.
 	lasting = 5 * time.Second
 	// forget is the time without a load after which the last outcome says nothing more.
 	forget = 10 * time.Minute
-	// single is the least time between two lines about a load that has failed while
-	// others succeed.
+	// single is the least time between two lines about a failed load while others
+	// succeed.
 	single = 5 * time.Minute
 )
 
@@ -47,8 +47,9 @@ type Options struct {
 	Name     string
 	ShowKeys bool
 	Logger   *slog.Logger
-	// Within is the time after which a load is ended; if that is not positive it is
-	// never, and a minute stands for it. A load that takes a quarter of it is slow.
+	// Within is the time after which a load is ended. If it is zero or less, loads are
+	// never ended, and are judged as if it were a minute. A load that takes a quarter of
+	// it is slow.
 	Within time.Duration
 	// Deadlines are the ends of loads, and tell of loads that take so long. Without them
 	// loads are judged when they have ended.
@@ -116,7 +117,7 @@ type slot struct {
 	quick, slow, wrong atomic.Int64
 }
 
-// New returns an Origin that is well.
+// New returns an Origin in the state well.
 func New(o Options) *Origin {
 	if o.Within <= 0 {
 		o.Within = time.Minute
@@ -288,7 +289,7 @@ func (g *Origin) Read(now int64) (failing, slow time.Duration) {
 	return g.fails.lasts(now), g.slow.lasts(now)
 }
 
-// maxStack is the number of bytes of a panic's stack that are logged.
+// maxStack is the number of bytes of a panic's stack in the log.
 const maxStack = 8 << 10
 
 // Panicked logs that a Loader has panicked, with the stack, or has ended its goroutine.

@@ -244,7 +244,7 @@ func TestLoadsThatTakeAQuarterOfTheirTimeAreSlow(t *testing.T) {
 	}
 }
 
-// work is a load that is cut short.
+// work is a load to cut short.
 type work struct{}
 
 func (work) CutShort() {}

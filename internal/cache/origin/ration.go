@@ -6,14 +6,14 @@ import (
 	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
-// rationsFrom is the number of keys whose loads have to fail in a row for new attempts at
-// failed keys to be rationed. One success ends that.
+// rationsFrom is the number of failed loads in a row, of any keys, from which new
+// attempts at failed keys are rationed. One success ends the rationing.
 const rationsFrom = 10
 
 // ration spares an origin that fails.
 type ration struct {
 	budget limit.Budget
-	failed atomic.Int64 // keys whose loads have failed since one has not
+	failed atomic.Int64 // failed loads since the last success
 }
 
 // Answered notes that the origin has answered for a key.
@@ -27,8 +27,8 @@ func (r *ration) Answered() {
 // Unanswered notes that the load of a key has failed.
 func (r *ration) Unanswered() { r.failed.Add(1) }
 
-// Rations reports whether an attempt at a key that has failed needs a Retry.
+// Rations reports whether an attempt at a failed key needs a Retry.
 func (r *ration) Rations() bool { return r.failed.Load() >= rationsFrom }
 
-// Retry reports whether a key that has failed can be tried again now.
+// Retry reports whether a failed key can be tried again now.
 func (r *ration) Retry(now int64) bool { return r.budget.Retry(now) }

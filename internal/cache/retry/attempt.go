@@ -88,7 +88,7 @@ type work struct {
 	items  []*item
 }
 
-// part returns the work for those tags or drops that have failed, or for the others.
+// part returns the work for the failed tags or drops, or for the others.
 func (w *work) part(errs remote.KeyErrors, failed bool) (some work) {
 	some.soft = w.soft
 	for i, it := range w.items {
@@ -143,7 +143,7 @@ func (q *Queue) attempt() (confirmed, again bool) {
 	return true, true
 }
 
-// narrow replaces a drop of everything by drops of all keys of those servers that have not
+// narrow replaces a drop of everything by drops of all keys of the servers that have not
 // confirmed it.
 func (q *Queue) narrow(w *work, servers []string) {
 	q.mu.Lock()
@@ -201,7 +201,7 @@ func (q *Queue) take() (w work) {
 func (q *Queue) done(w *work) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Remembered first: there is no moment at which the drops are neither.
+	// Remembered first: at each moment the drops are pending or remembered, or both.
 	q.Confirmed(w.drops)
 	q.ConfirmedTags(w.tags, w.soft)
 	q.pending.remove(w)

@@ -1,12 +1,12 @@
 // Drops that the tier has confirmed lately. An old primary may have confirmed them
 // after another server had taken its place, and then no server but the old one knows
-// them. So they are repeated when the tier has learned of another server.
+// them. So the queue repeats them when the tier has learned of another server.
 //
 // States of a drop: young, old (half of its time is over), forgotten; or taken by
 // Repeat, and pending from then on.
 //
 // Invariant: a confirmed drop is remembered for rememberFor at least, by itself or by
-// a drop of everything that has taken the place of too many of them.
+// a drop of everything in place of too many single ones.
 
 package retry
 
@@ -20,10 +20,10 @@ import (
 
 // rememberFor is the least time for which a confirmed drop is remembered. It is
 // longer than the time in which a client hears of another server: without a bus and
-// with one address that is the life of a connection, a minute.
+// with one address this time is the life of a connection, a minute.
 const rememberFor = 90 * time.Second
 
-// confirmed are the drops that were confirmed lately.
+// confirmed are the lately confirmed drops.
 type confirmed struct {
 	max int // of keys and tags in each of the two
 
@@ -45,7 +45,7 @@ func (c *confirmed) note(add func(*pending, time.Time)) {
 	}
 }
 
-// take returns all drops that are remembered, and forgets them.
+// take returns all remembered drops, and forgets them.
 func (c *confirmed) take() (all [2]pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,9 +98,9 @@ func (q *Queue) Remembers(key string, tags []string) bool {
 	return false
 }
 
-// Repeat makes the drops pending that were confirmed lately, and reports whether
-// there were any. It is called when another server than the one that has confirmed
-// them may answer from now on.
+// Repeat makes the lately confirmed drops pending, and reports whether there were
+// any. It is called when another server than the confirming one may answer from now
+// on.
 func (q *Queue) Repeat() (any bool) {
 	for _, p := range q.confirmed.take() {
 		any = any || p.len() > 0
@@ -109,7 +109,7 @@ func (q *Queue) Repeat() (any bool) {
 	return any
 }
 
-// again makes the drops of p pending, with what is left of their holds.
+// again makes the drops of p pending, with the rest of their holds.
 func (q *Queue) again(p *pending) {
 	now := time.Now()
 	if drops := p.takeKeys(len(p.keys), now).drops; len(drops) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// repeated makes a queue over a target, lets f note confirmed drops, and returns what
-// the target was sent after Repeat, which reports any.
+// repeated makes a queue over a target, lets f note confirmed drops, and returns the
+// target with the drops sent to it after Repeat, and the result of Repeat.
 func repeated(t *testing.T, f func(q *retry.Queue)) (s *target, any bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestConfirmedDropIsRememberedForNinetySeconds(t *testing.T) {
 	}
 }
 
-// TestOldConfirmedDropsMakeWay: of drops without end those of the last minutes are
-// remembered.
+// TestOldConfirmedDropsMakeWay: of an endless stream of drops, the ones of the last
+// minutes are remembered.
 func TestOldConfirmedDropsMakeWay(t *testing.T) {
 	s, _ := repeated(t, func(q *retry.Queue) {
 		for i := range 300 {

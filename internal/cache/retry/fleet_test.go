@@ -126,8 +126,8 @@ func TestDropOfAServerBlocksItsKeysOnly(t *testing.T) {
 	}
 }
 
-// TestConfirmedDropsOfAnAttemptAreNotPending has one of two servers dead, and drops of tags
-// tried before those of keys, or after.
+// TestConfirmedDropsOfAnAttemptAreNotPending has one of two servers dead, and tries drops of
+// tags before drops of keys, or after them.
 func TestConfirmedDropsOfAnAttemptAreNotPending(t *testing.T) {
 	keys := func(q *retry.Queue) {
 		q.Add([]remote.Drop{{Key: "a1"}, {Key: "b1"}, {Key: "a2"}, {Key: "b2"}}, retry.AtOnce)

@@ -110,8 +110,8 @@ func (p *pending) addServers(servers []string, soft bool) {
 }
 
 // coverByAll reports whether the pending drop of everything includes a new drop
-// of the given strength. If so, it replaces the item: an attempt that is under
-// way may have been carried out before the new drop, and must not confirm it.
+// of the given strength. If so, it replaces the item: an attempt under way may
+// have been carried out before the new drop, and must not confirm it.
 func (p *pending) coverByAll(soft bool) bool {
 	if p.all == nil || p.all.soft && !soft {
 		return false
@@ -121,9 +121,9 @@ func (p *pending) coverByAll(soft bool) bool {
 }
 
 // collapse replaces all drops by a hard drop of everything, except up to
-// maxHolds holds that have not ended: a drop of everything gives no key a hold.
-// The caller chooses maxHolds so low that the next added drops do not make the
-// set collapse again.
+// maxHolds running holds: a drop of everything gives no key a hold. The caller
+// chooses maxHolds so low that the next added drops do not make the set
+// collapse again.
 func (p *pending) collapse(now time.Time, maxHolds int) {
 	holds := make(map[string]*item)
 	for key, it := range p.keys {
@@ -137,7 +137,7 @@ func (p *pending) collapse(now time.Time, maxHolds int) {
 	p.all = &item{}
 }
 
-// takeServer returns work for the server that has failed least.
+// takeServer returns work for the server with the fewest failures.
 func (p *pending) takeServer() (w work) {
 	least := leastFailed(p.servers)
 	for server, it := range p.servers {
@@ -148,8 +148,8 @@ func (p *pending) takeServer() (w work) {
 	return w
 }
 
-// takeTags returns work for up to n tags, all soft or all hard, that have
-// failed least.
+// takeTags returns work for up to n of the tags with the fewest failures, all
+// soft or all hard.
 func (p *pending) takeTags(n int) (w work) {
 	least := leastFailed(p.tags)
 	for tag, it := range p.tags {
@@ -166,8 +166,8 @@ func (p *pending) takeTags(n int) (w work) {
 	return w
 }
 
-// takeKeys returns work for up to n keys that have failed least. A drop gets
-// the rest of its hold at now.
+// takeKeys returns work for up to n of the keys with the fewest failures. A
+// drop gets the rest of its hold at now.
 func (p *pending) takeKeys(n int, now time.Time) (w work) {
 	least := leastFailed(p.keys)
 	for key, it := range p.keys {

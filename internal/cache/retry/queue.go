@@ -28,11 +28,10 @@ type Options struct {
 	DropAll  func(ctx context.Context, soft bool) error
 	// Timeout bounds each attempt.
 	Timeout time.Duration
-	// MaxKeys is the largest number of keys and tags that are pending one by
-	// one.
+	// MaxKeys is the largest number of keys and tags pending one by one.
 	MaxKeys int
-	// Fleet tells a queue of a tier over several servers. A drop of everything
-	// that some of these have not confirmed is pending for the keys of these.
+	// Fleet tells a queue of a tier over several servers. If only some of these
+	// confirm a drop of everything, it is pending for the keys of the others.
 	Fleet Fleet
 }
 
@@ -42,7 +41,8 @@ type Fleet struct {
 	DropAllOf func(ctx context.Context, server string, soft bool) error
 }
 
-// Untold returns the servers that have not confirmed a drop of everything, if others have.
+// Untold returns the servers that have not confirmed a drop of everything, if other
+// servers have.
 func Untold(err error) []string {
 	var some *remote.NotToldError
 	if errors.As(err, &some) {
@@ -51,7 +51,7 @@ func Untold(err error) []string {
 	return nil
 }
 
-// Failed returns those of tags that a drop with the error err has not dropped.
+// Failed returns the tags that a drop with the error err has left.
 func Failed(tags []string, err error) (some []string) {
 	for i, t := range tags {
 		if remote.ErrorOf(err, i) != nil {
@@ -70,14 +70,14 @@ const (
 )
 
 // Queue holds pending drops and attempts them until the tier confirms them. It
-// retries drops only, never values: a value that is sent again later could
-// overwrite a newer one, a drop cannot.
+// retries drops only, never values: a value sent again later could overwrite a
+// newer one, a drop cannot.
 //
 // It is bounded by number: when too many keys and tags are pending, one drop of
 // everything replaces them. Holds stay pending beside it, because a drop of
-// everything gives no key a hold. Age is no bound: a drop that has been pending
-// for an hour still names its key, and a drop of everything instead would cost
-// every instance all its entries.
+// everything gives no key a hold. It is not bounded by age: a drop still names
+// its key after an hour, and a drop of everything instead would cost every
+// instance all its entries.
 //
 // Use [New] to make one.
 type Queue struct {
@@ -253,8 +253,8 @@ func (q *Queue) count() { q.size.Store(int64(q.pending.len())) }
 
 // Lost is the drops that a closed queue has given up.
 type Lost struct {
-	// Keys and Tags count the drops that were pending one by one. All is true
-	// if a drop of everything was pending, or of all keys of a server.
+	// Keys and Tags count the drops pending one by one. All is true if a drop
+	// of everything was pending, or of all keys of a server.
 	Keys, Tags int
 	All        bool
 	// Names are some of the keys and tags.
@@ -263,8 +263,8 @@ type Lost struct {
 	Err error
 }
 
-// Drops returns the number of drops that were given up. A drop of everything
-// counts as one.
+// Drops returns the number of drops given up. A drop of everything counts as
+// one.
 func (l Lost) Drops() int {
 	n := l.Keys + l.Tags
 	if l.All {
@@ -286,8 +286,8 @@ func (q *Queue) Hurry() {
 }
 
 // Close makes attempts until nothing is pending or ctx ends, gives up the rest,
-// and waits for the goroutine. It returns the drops that were given up; a
-// second Close returns the same.
+// and waits for the goroutine. It returns the drops given up; a second Close
+// returns the same.
 func (q *Queue) Close(ctx context.Context) Lost {
 	q.Hurry()
 	q.mu.Lock()
