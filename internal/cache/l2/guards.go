@@ -1,7 +1,8 @@
 // The guards of a tier: one for each of its servers, with the breakers of the server and
 // the state of it that is in the log. A tier with one server, or without the ability
-// [remote.Fleet], has one guard. Invariant: the guard of the key's server alone decides on
-// an operation on a key. So a silent server stops no operation on the keys of others.
+// [remote.Fleet], has one guard.
+// Invariant: the guard of the key's server alone decides on an operation on a key. So a
+// silent server stops no operation on the keys of others.
 
 package l2
 

@@ -1,8 +1,8 @@
 // Values that callers have written. Each value is stored under the token of its drop,
 // independently of the others: if its server gets no stores, or does not answer, its key has
-// an error, and the other values are stored. Invariant: if it is unknown whether a value was
-// stored after its confirmed drop, its key is dropped again, if the server that has confirmed
-// the drop may be gone.
+// an error, and the other values are stored.
+// Invariant: if it is unknown whether a value was stored after its confirmed drop, its key is
+// dropped again, if the server that has confirmed the drop may be gone.
 
 package l2
 

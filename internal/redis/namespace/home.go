@@ -1,7 +1,8 @@
 // The reports of servers that have lanes of a namespace, in a cluster. A report is
-// young, due, or stale knowledge, like a namespace state. Invariant: a value is
-// judged by the namespace state and by the report of the server that serves it.
-// The value is absent if this server did not grant its lease in the same run.
+// young, due, or stale knowledge, like a namespace state.
+// Invariant: a value is judged by the namespace state and by the report of the
+// server that serves it. The value is absent if this server did not grant its
+// lease in the same run.
 
 package namespace
 
