@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
-// ErrTooLarge says that a value is larger than Options.MaxValue. Nothing was
-// sent.
+// ErrTooLarge is in the chain of the error of a call with a value larger than
+// Options.MaxValue. Nothing was sent.
 var ErrTooLarge = errors.New("redis: value larger than Options.MaxValue")
 
 // ErrCrossSlot is returned when keys that must be in one slot are in several.
@@ -94,7 +94,7 @@ func textArg(arg any) (string, bool) {
 	return "", false
 }
 
-// argText is an argument as a server gets it.
+// argText returns an argument in the form in which a server gets it.
 func argText(arg any) string {
 	if s, ok := textArg(arg); ok {
 		return s
@@ -107,7 +107,7 @@ func argText(arg any) string {
 	return string(bytes.TrimSuffix(b, []byte("\r\n")))
 }
 
-// weight is about how many bytes args are.
+// weight returns the approximate number of bytes of args.
 func weight(args []any) (n int) {
 	for _, a := range args {
 		switch v := a.(type) {
@@ -120,7 +120,7 @@ func weight(args []any) (n int) {
 	return n
 }
 
-// keyOf is the argument that most commands have their key in.
+// keyOf returns the argument in which most commands have their key.
 func keyOf(args []any) string {
 	if len(args) > 1 {
 		key, _ := textArg(args[1])

@@ -25,15 +25,15 @@ import (
 const pieceSize = 64 << 10
 
 const (
-	// largestWrite is how much is written under one deadline when a reader
+	// largestWrite is the number of bytes written under one deadline if a reader
 	// hands over more at once.
 	largestWrite = 256 << 10
 	// bodyPiece is the number of bytes read at once from a Body too large for one
 	// piece of memory. Reading a whole piece is not faster, and grows the process
 	// by 16 KiB more.
 	bodyPiece = 48 << 10
-	// spoolPieces is how much of a Body of unknown size is held in memory
-	// before a file is used, in steps of 64 KiB.
+	// spoolPieces is the part of a Body of unknown size held in memory before a
+	// file is used, in pieces of 64 KiB.
 	spoolPieces = 16
 )
 
@@ -150,7 +150,7 @@ func (b *body) start(s *resp.Steps) error {
 }
 
 // direct reports whether the reader hands over all its bytes without a copy, and
-// these are exactly the bytes to be sent.
+// these are exactly the bytes to send.
 func (b *body) direct() bool {
 	switch r := b.r.(type) {
 	case *bytes.Reader:

@@ -65,9 +65,9 @@ func (c *Client) joinable(ctx context.Context, key, channel string) (*pubsub.Sub
 	return s.s, nil
 }
 
-// prove publishes a message where writes go, and only if they are taken. With sentinels
-// it is sent only if they confirm the primary: else the messages of other instances may
-// go elsewhere.
+// prove publishes a message over the connections of writes, and only if the server
+// takes writes. With sentinels it is sent only if they confirm the primary: else the
+// messages of other instances may go elsewhere.
 func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 	over := func(srv tier.Server) error {
 		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
@@ -103,7 +103,7 @@ func (c *Client) proveAnew(ctx context.Context, key, channel, text string) error
 // Checks is true: see [Bus].
 func (b *Bus) Checks() bool { return true }
 
-// Err returns why nothing arrives at the moment: see [remote.Explainer].
+// Err returns the reason why nothing arrives at the moment: see [remote.Explainer].
 func (b *Bus) Err() error { return b.b.Err() }
 
 // Publish sends messages in one round trip.

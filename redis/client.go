@@ -113,13 +113,15 @@ type Client struct {
 	closed bool
 }
 
-// question is the one for its run that each new connection asks its server.
+// question is the question for the run of its server that each new connection
+// asks.
 type question struct {
 	// identifies says that it is asked: a Tier or Bus uses the client.
 	identifies atomic.Bool
-	// plain says that servers are asked by INFO, and not by a script.
+	// plain says that servers are asked by INFO instead of a script.
 	plain atomic.Bool
-	// shy is how many connections in a row a server has ended upon the question.
+	// shy is the number of connections in a row that a server has ended upon the
+	// question.
 	shy atomic.Int32
 }
 
@@ -243,8 +245,9 @@ func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, 
 	return t, nil
 }
 
-// lookEvery is the time after which a Tier has a connection opened, to see whether the
-// address leads to the same server still. It is the time after which a bus is silent.
+// lookEvery is the time after which a Tier makes the client open a connection, to see
+// whether the address still leads to the same server. It is the time after which a bus
+// is silent.
 const lookEvery = 3 * time.Second
 
 // look opens a connection in the background if none was opened for lookEvery. A bus on
@@ -256,7 +259,7 @@ func (c *Client) look(now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || last == 0 { // the first call has a connection opened anyway
+	if c.closed || last == 0 { // the first call opens a connection anyway
 		return
 	}
 	c.looks.Go(func() {
@@ -269,8 +272,8 @@ func (c *Client) look(now time.Time) {
 	})
 }
 
-// mostShy is how many connections in a row a server ends upon the question for its run
-// until it is not asked any more.
+// mostShy is the number of connections in a row that a server ends upon the question
+// for its run until it is not asked any more.
 const mostShy = 3
 
 // unidentified returns the error of a dial that lost its connection before the server had

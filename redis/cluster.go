@@ -23,8 +23,8 @@ var ErrNoNode = errors.New("redis: no node serves the slot")
 
 var errCrowd = fmt.Errorf("%w: more servers than a cluster has", ErrProtocol)
 
-// cluster is the nodes of a cluster. It opens and closes nodes, and asks servers
-// for the topology; follow.go finds the node for a call.
+// cluster has the nodes of a cluster. It opens and closes nodes, and asks
+// servers for the topology; follow.go finds the node for a call.
 type cluster struct {
 	o     *Options
 	steps *resp.Steps

@@ -19,14 +19,14 @@ import (
 // no writes, or wants a new greeting). Invariant: after an error of a write or a
 // read the connection is closed, so no call gets the reply to another.
 
-// mostPushes is how often pushes are read before a call.
+// mostPushes bounds the reads of pushes before a call.
 const mostPushes = 8
 
-// mostAhead is how many bytes of an incomplete push are read before a call. A connection with
-// more is given up: the call would wait for them.
+// mostAhead is the number of bytes of an incomplete push read before a call. A connection
+// with more is given up: the call would wait for them.
 const mostAhead = 1 << 20
 
-// aMoment is for how long a greeting waits for bytes that TLS holds back.
+// aMoment is the time for which a greeting waits for bytes that TLS holds back.
 const aMoment = 20 * time.Millisecond
 
 // conn is one connection. It is used by one call at a time.
@@ -90,7 +90,7 @@ func (c *conn) Next() ([]byte, error) {
 	}
 }
 
-// Buffered is the number of bytes that came in and were not taken.
+// Buffered returns the number of received bytes that were not taken.
 func (c *conn) Buffered() int { return c.r.Buffered() }
 
 // Quiet reports whether nothing was read but pushes, which it drops. The rest of the last
@@ -389,8 +389,8 @@ func lost(err error) bool {
 	return errors.As(err, &ce) && gone(ce.Err)
 }
 
-// gone is lost for the reason itself. The reason is not a passed deadline, nor a
-// broken protocol, nor a Close by this client.
+// gone is lost for the reason itself: it reports whether the peer closed the connection,
+// which is neither a passed deadline, nor a broken protocol, nor a Close by this client.
 func gone(err error) bool {
 	var broken *resp.ProtocolError
 	if errors.As(err, &broken) {

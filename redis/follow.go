@@ -20,7 +20,7 @@ import (
 // its target is repeatable; a call ends within its time.
 
 const (
-	// maxHops is how often a call is redirected before it fails.
+	// maxHops is the number of redirections before a call fails.
 	maxHops = 5
 	// pauseFirst and pauseMost bound the pause before a call is repeated.
 	pauseFirst = 10 * time.Millisecond
@@ -233,8 +233,8 @@ func (k *cluster) pause(ctx context.Context, n int) bool {
 	return true
 }
 
-// dismissed returns err, or an error that says why a connection was closed under
-// a call that cannot be repeated.
+// dismissed returns err, or the reason for which a connection was closed under a
+// call that cannot be repeated.
 func (k *cluster) dismissed(err error) error {
 	var broken *ConnError
 	if errors.As(err, &broken) && broken.Err == ErrClosed && !k.closed() {

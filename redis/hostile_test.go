@@ -220,7 +220,7 @@ func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, repl
 		if !timedOut && !errors.Is(err, redis.ErrProtocol) || !typed || redis.SafeToRetry(err) {
 			t.Errorf("%s: %v after %v", name, err, took)
 		}
-		time.Sleep(time.Second) // the other callers of the connection wait no longer either
+		time.Sleep(time.Second) // no other caller of the connection waits any more
 	default:
 		if typed && !(w.strict && errors.Is(err, redis.ErrProtocol)) && verdict == sound {
 			t.Errorf("%s: %v", name, err)

@@ -21,7 +21,7 @@ import (
 // Invariant: a connection that run takes from the pool goes back, and only a
 // clean one is used again.
 
-// node is one server as a client uses it.
+// node is one server in the use of a client.
 type node struct {
 	o    *Options      // with its address
 	addr func() string // the address of the server; nil: it is in o

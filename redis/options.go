@@ -19,8 +19,8 @@ import (
 // Options say how a [Client] reaches its server. The zero Options reach
 // localhost:6379.
 //
-// Options print and log without credentials, and so does all that is made of
-// them. But package fmt does not call the print methods of values in unexported
+// Options print and log without credentials, and so do the Client and all other values
+// made of them. But package fmt does not call the print methods of values in unexported
 // fields: do not keep Options in an unexported field of a printed type.
 type Options struct {
 	// Network is tcp (the default), tcp4, tcp6 or unix.
@@ -40,9 +40,8 @@ type Options struct {
 	// host:port. Nodes are asked for the others when Addr does not answer;
 	// sentinels are all asked at once.
 	Addrs []string
-	// ReplicaReads has commands that only read answered by replicas, which may
-	// be behind their primary. It is for a Cluster. A [Tier] never reads from
-	// replicas.
+	// ReplicaReads makes replicas answer commands that only read. Replicas may be behind
+	// their primary. It is for a Cluster. A [Tier] never reads from replicas.
 	ReplicaReads bool
 	// Username and Password are sent on every new connection. A Password without
 	// Username belongs to the default user. A Username without Password names a
@@ -91,13 +90,13 @@ type Options struct {
 	MaxConns int
 	// MaxIdle is the most connections kept while unused. Default MaxConns.
 	MaxIdle int
-	// IdleTimeout is how long a connection is kept unused, at least; it is
-	// looked at when the pool is used. Default 5 min.
+	// IdleTimeout is the time for which a connection is kept unused, at least; the pool
+	// checks it whenever it is used. Default 5 min.
 	IdleTimeout time.Duration
-	// MaxLifetime is how long a connection is used before another replaces it: by
-	// default a minute with one address, where only a new connection shows that
-	// another server has taken it over, and without a limit in a Cluster and with a
-	// Sentinel.
+	// MaxLifetime is the time for which a connection is used before another replaces it.
+	// The default is a minute with one address, where only a new connection shows that
+	// another server has taken the address over. In a Cluster and with a Sentinel there
+	// is no limit by default.
 	MaxLifetime time.Duration
 
 	// MaxValue is the largest string sent as an argument or accepted from the
@@ -128,7 +127,7 @@ type Sentinel struct {
 // overflow.
 const forever = 100 * 365 * 24 * time.Hour
 
-// server is the name of the server, or of all, for people.
+// server returns the name of the server, or of all servers, for people.
 func (o *Options) server() string {
 	all := o.Addr
 	for _, addr := range o.Addrs {

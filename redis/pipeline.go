@@ -11,9 +11,9 @@ import (
 )
 
 // Pipeline collects commands and sends them together: they take one round trip
-// and not one each. Get it from [Client.Pipeline], or from [Client.Multi] for a
-// transaction. It is not safe for concurrent use. After Do or Each it is empty
-// and can be used again; it keeps its memory for that.
+// instead of one each. Get it from [Client.Pipeline], or from [Client.Multi]
+// for a transaction. It is not safe for concurrent use. After Do or Each it is
+// empty and can be used again; it keeps its memory for that.
 //
 // Many commands are sent in pieces, with replies read in between, so that
 // neither side waits for the other to read.
@@ -154,8 +154,8 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 // Each sends the queued commands and calls f with the reply to each command, i
 // being its position. A reply holds during the call only; so nothing is
 // allocated for strings of less than 64 KiB when a pipeline is used again. The
-// replies come in order, but for calls of scripts that the server did not know:
-// those may come last.
+// replies come in order, except that calls of scripts unknown to the server may
+// come last.
 //
 // When f returns an error it is not called again. Each reads the other replies
 // and returns this error. Other errors are as for Do. The time that f takes
@@ -302,7 +302,7 @@ func (p *Pipeline) oneSlot() (slot int, err error) {
 	return slot, nil
 }
 
-// exec ends the list of commands and returns how many there are.
+// exec ends the list of commands and returns their number.
 func (p *Pipeline) exec() int {
 	n := p.Len()
 	p.b.Text = append(p.b.Text, "*1\r\n$4\r\nEXEC\r\n"...)

@@ -29,9 +29,9 @@ const (
 	// askLeast is the least time between two questions outside of rounds to a sentinel
 	// because of its messages.
 	askLeast = time.Second
-	// provenFor is how old a round may be that proves a term. A server that lost its
-	// place later may confirm drops that no other server hears of; an instance that
-	// lives on repeats them.
+	// provenFor is the greatest age of a round that proves a term. A server that lost
+	// its place after the round may confirm drops of which no other server hears; an
+	// instance that lives on repeats them.
 	provenFor = 300 * time.Millisecond
 )
 
@@ -157,8 +157,9 @@ func (p *primary) await(ctx context.Context, round <-chan struct{}) error {
 	}
 }
 
-// number returns the number of the present term, and sees to it that a proof of it is
-// on its way.
+// number returns the number of the present term. It asks for a new proof of the term
+// if the last one is older than half of provenFor: so holds seldom has to wait for
+// one.
 func (p *primary) number() uint64 {
 	p.mu.Lock()
 	old := time.Since(p.provenAt) > provenFor/2
@@ -214,7 +215,7 @@ func (p *primary) ask() {
 	}
 }
 
-// unreached makes the sentinels be asked before the next connection is opened.
+// unreached forces a question to the sentinels before the next dial.
 func (p *primary) unreached(t *term) {
 	present := p.terms.present()
 	p.mu.Lock()

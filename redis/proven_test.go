@@ -268,8 +268,8 @@ func repointed(t *testing.T, tells bool, f func(t *testing.T, a *address, c *red
 	})
 }
 
-// TestConnectionsOfOneAddressLeadToOneServer: those to the server from before are
-// closed, also the one of the bus, though they would last.
+// TestConnectionsOfOneAddressLeadToOneServer: connections to the earlier server are
+// closed, also the bus's, though they would last.
 func TestConnectionsOfOneAddressLeadToOneServer(t *testing.T) {
 	for _, tells := range []bool{true, false} {
 		repointed(t, tells, func(t *testing.T, a *address, c *redis.Client) {

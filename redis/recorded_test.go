@@ -77,7 +77,7 @@ func TestRecordedConversationsPlayAgain(t *testing.T) {
 }
 
 // faults are the positions at which a connection is cut or stalled: all of
-// them, but for most of those inside of long texts.
+// them, except most positions inside long texts.
 func faults(said *recorded.Conversation, conn int) (all []int) {
 	at := 0
 	for _, turn := range said.Conns[conn] {

@@ -38,10 +38,10 @@ func (e typeError) Error() string { return "redis: reply " + string(e) }
 // Is makes it an ErrType.
 func (typeError) Is(target error) bool { return target == ErrType }
 
-// Error is an error that the server answered with. The connection it came over
-// stays in use, unless the Code is READONLY or NOREPLICAS: its server is not a
-// primary, or may have ceased to be one. So another connection is opened for
-// the next call, once a second at most.
+// Error is an error reply of the server. Its connection stays in use, unless
+// the Code is READONLY or NOREPLICAS: its server is not a primary, or may have
+// ceased to be one. So another connection is opened for the next call, once a
+// second at most.
 type Error struct {
 	// Code is the first word, such as ERR, WRONGTYPE, LOADING, READONLY,
 	// NOSCRIPT, OOM or BUSY.
@@ -125,7 +125,7 @@ func newReply(v resp.Value) Reply {
 // refused returns the reply of a server that refused the command.
 func refused(v resp.Value) Reply { return Reply{err: serverError(v.Bytes())} }
 
-// size is about how many bytes the reply has.
+// size returns the approximate number of bytes of the reply.
 func (r Reply) size() int { return r.v.Size() }
 
 // Err returns the error of the call: an [*Error] from the server, a
@@ -286,7 +286,7 @@ func (r Reply) Pairs() iter.Seq2[Reply, Reply] {
 	}
 }
 
-// codeOf is the first word of an error.
+// codeOf returns the first word of an error.
 func codeOf(v resp.Value) []byte {
 	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
 	return code

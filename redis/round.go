@@ -18,7 +18,7 @@ type round struct {
 	begun   time.Time
 	answers []told
 	failed  int
-	err     error            // the one that says most
+	err     error            // the most telling one
 	late    <-chan time.Time // ends the round
 }
 
@@ -69,8 +69,8 @@ func telling(a, b error) error {
 }
 
 // newest returns the answer of the newest configuration, and of these the most
-// frequent. If there are several of them it is the present one: sentinels that know a
-// server by different names may answer in another order each time.
+// frequent. If several are equally frequent it is the present one: sentinels that know
+// a server by different names may answer in another order each time.
 func newest(answers []told, present string) (best told) {
 	votes := map[told]int{}
 	for _, a := range answers {

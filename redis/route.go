@@ -21,7 +21,7 @@ type route struct {
 
 const asking = "*1\r\n$6\r\nASKING\r\n"
 
-// get is Client.AppendGet.
+// get implements Client.AppendGet.
 func (r route) get(ctx context.Context, dst []byte, key string) (out []byte, err error) {
 	if r.n.o.Trace == nil {
 		return r.getEither(ctx, dst, key)
@@ -189,7 +189,7 @@ func (r route) shared(key string) *command {
 	return r.n.newCommand(key)
 }
 
-// replyOf is the reply that an answer stands for.
+// replyOf returns the reply for which an answer stands.
 func replyOf(a answer, err error) Reply {
 	if err != nil {
 		return Reply{err: err}

@@ -18,7 +18,7 @@ import (
 // several sentinels.
 
 // ErrNoPrimary is in the chain of the error of a call when no sentinel knows a
-// primary of that name, or when the server that they name says that it is none.
+// primary of that name, or when the server that they name denies to be a primary.
 // Nothing was sent.
 var ErrNoPrimary = errors.New("redis: no primary")
 
@@ -112,8 +112,8 @@ func (s *sentinel) address(ctx context.Context) (string, error) {
 	return primaryAddr(v)
 }
 
-// send sends a command about the primary. After an error of the connection there is
-// none.
+// send sends a command about the primary. An error of the connection ends the
+// connection.
 func (s *sentinel) send(ctx context.Context, command string) (v resp.Value, err error) {
 	if s.cn == nil {
 		at := s.o.sentinelAt(s.addr)

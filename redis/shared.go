@@ -25,8 +25,8 @@ const (
 	// lent is the size, in bytes, up to which the reader copies a reply and
 	// leaves it to the command's caller to reserve memory for the answer.
 	lent = 16 << 10
-	// streamFrom is the size from which a value is read over a connection of its own, if it
-	// is only written to somewhere else. lentWhole is lent for such a caller.
+	// streamFrom is the size, in bytes, from which a value is read over a connection of its
+	// own if the caller only copies it to a writer. lentWhole is lent for such a caller.
 	streamFrom = 30 << 10
 	lentWhole  = streamFrom + 64
 )

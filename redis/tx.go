@@ -35,10 +35,11 @@ type Tx struct {
 	err   error // of the connection, or ErrClosed in the end
 }
 
-// Watch has the server watch keys while f reads them with [Tx.Do] and queues
-// commands in [Tx.Queue], and executes those if no key has changed since. It
-// returns their replies, or [ErrChanged]: then begin again, for as long as that
-// makes sense. If f returns an error or queues nothing, nothing is executed.
+// Watch makes the server watch keys while f reads them with [Tx.Do] and queues
+// commands in [Tx.Queue]. Then it executes the queued commands if no key has
+// changed since. It returns their replies, or [ErrChanged]: then begin again,
+// as long as a repetition makes sense. If f returns an error or queues nothing,
+// nothing is executed.
 //
 // It holds a connection of its own. Options.Timeout bounds each command, ctx
 // the whole. In a cluster all keys, also the keys of the queued commands, must
@@ -130,13 +131,13 @@ func (t *Tx) exec() ([]Reply, error) {
 		return nil, t.err
 	}
 	if k := t.queue.c.cluster; k != nil && err != nil {
-		k.judge(t.at, false, err) // the next one may have to go elsewhere
+		k.judge(t.at, false, err) // the next attempt may have to go elsewhere
 	}
 	return replies, err
 }
 
-// Queue is the pipeline of the commands to be executed. Watch sends it; its Do and
-// Each only return an error.
+// Queue returns the pipeline of the commands to execute. Watch sends it; its Do
+// and Each only return an error.
 func (t *Tx) Queue() *Pipeline { return &t.queue }
 
 // Do sends a command at once, over the connection that watches: with it f reads

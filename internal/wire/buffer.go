@@ -18,8 +18,8 @@ const (
 	// Direct is the size from which bytes are read to their destination instead
 	// of through the buffer.
 	Direct = 16 << 10
-	// Tail is how many last bytes of those go through the buffer, so that the
-	// line end after them costs no extra read.
+	// Tail is the number of last bytes of such a string that still go through
+	// the buffer, so that the line end after them costs no extra read.
 	Tail = 4 << 10
 	// eagerMax is the longest string for which memory is reserved when its
 	// length arrives. For a longer string it is reserved when a lazyShare-th of

@@ -10,8 +10,8 @@ const collectFrom = BufferSize / 2
 
 // Scanner finds the end of a frame.
 type Scanner interface {
-	// Feed scans the next bytes, and returns how many of them belong to the
-	// frame. An error ends the stream.
+	// Feed scans the next bytes, and returns the number of those that belong to
+	// the frame. An error ends the stream.
 	Feed(p []byte) (n int, err error)
 	// Done reports whether the frame is complete.
 	Done() bool

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// LargeKeys remembers which keys have large replies, and under which names most of
-// them are large, so that they do not keep others waiting. It takes 40 KiB and
-// may mistake one for another.
+// LargeKeys remembers keys with large replies, and names with mostly large
+// replies, so that their calls do not keep others waiting. It takes 40 KiB and may
+// mistake one key for another.
 type LargeKeys struct {
 	// Small is the size, in bytes, up to which replies are small. Zero means 64 KiB.
 	Small int
@@ -28,18 +28,18 @@ type LargeKeys struct {
 const (
 	// smallReply is the default of Small.
 	smallReply = 64 << 10
-	// largeCounts is how much a large reply counts for its name: names of which
-	// more than one reply in five is large are avoided.
+	// largeCounts is the weight of a large reply for its name, a small one has
+	// weight one: names with more than one large reply in five are avoided.
 	largeCounts = 4
-	// avoidFrom is from where a name is avoided, most how far it counts.
+	// avoidFrom is the count from which a name is avoided, most the largest count.
 	avoidFrom = 2 * largeCounts
 	most      = avoidFrom + 2*largeCounts
 )
 
 var sizeSeed = maphash.MakeSeed() // read-only
 
-// name is the slot of keys with the same name. The name of a key is the part in
-// front of the last colon, or of the digits at the end.
+// name returns the slot of keys with the same name. The name of a key is the part
+// in front of the last colon, or of the digits at the end.
 func (s *LargeKeys) name(key string) *atomic.Int32 {
 	if i := strings.LastIndexByte(key, ':'); i >= 0 {
 		key = key[:i]

@@ -58,8 +58,7 @@ func (r *runners[K, V]) start(g *Group[K, V], first launch[K, V]) {
 	})
 }
 
-// take takes the runner with the shortest idle time, nil if there is none: its
-// stack is most likely still in the processor's cache.
+// take takes the runner with the shortest idle time, nil if there is none.
 func (r *runners[K, V]) take() (idle runner[K, V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

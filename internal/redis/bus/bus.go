@@ -32,8 +32,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// A follower is silent, Connected, or in a Gap. Invariant: it gets messages only
-// between a Connected and the next Gap.
+// A follower is silent, Connected, or in a Gap.
+// Invariant: it gets messages only between a Connected and the next Gap.
 
 const (
 	// proveEvery is the interval at which a bus publishes to itself, or up to a
@@ -42,7 +42,8 @@ const (
 	// SilentAfter is the time without a message from itself after which a bus
 	// gives its connection up.
 	SilentAfter = 3 * time.Second
-	// freshly is how many proofs are made until one goes over a new connection.
+	// freshly is the number of proofs of which the last goes over a new
+	// connection.
 	freshly = 3
 )
 
@@ -94,7 +95,7 @@ type life struct {
 	followers map[string][]*follower
 	// subscribed says that the server has agreed to the subscription; proven,
 	// that a message of the bus to itself has come back since; heardAt is the
-	// time of that, or else of the agreement.
+	// time of this message, or else of the agreement.
 	subscribed, proven bool
 	heardAt            time.Time
 	unproven           error // why the last attempt to publish to itself failed
@@ -318,8 +319,8 @@ func (l *life) proved(fresh bool) {
 	}
 }
 
-// received passes a message on; one that cannot be read without a kind, for the follower to count.
-// Before Connected none is delivered.
+// received passes a message on. An unreadable message is passed on without a kind, for the
+// follower to count. Before Connected none is delivered.
 func (l *life) received(channel, text string) {
 	l.mu.Lock()
 	fls := l.followers[channel]

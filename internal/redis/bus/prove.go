@@ -13,7 +13,7 @@ import (
 // it, and with it the whole transaction.
 //
 // A server that refuses it for another reason, such as a full disk, is trusted
-// without.
+// without the proof.
 func Prove(ask watch.Ask, key, channel, text string) error {
 	var b watch.Batch
 	b.Add("MULTI")

@@ -6,7 +6,8 @@ import (
 )
 
 // HasBytes reports whether the value with that id has the bytes of the value with the id
-// known, by the field of an entry with its earlier ids. That field may be of another value.
+// known, by the field of an entry with its earlier ids. The field may belong to another
+// value.
 func HasBytes(id uint64, earlier []byte, known uint64) bool {
 	if known == 0 || id == known {
 		return known != 0

@@ -42,8 +42,9 @@ func (n *Names) AppendDropped(dst []byte, key string, soft bool) []byte {
 	return append(dst, ' ')
 }
 
-// AllDropped is the beginning of the message about a drop of everything, up to
-// the number of such drops. The script adds the number, with AfterCount.
+// AllDropped returns the beginning of the message about a drop of everything, up
+// to the number of drops of everything. The script adds the number, with
+// AfterCount.
 func (n *Names) AllDropped(soft bool) string {
 	k := remote.AllDropped
 	if soft {

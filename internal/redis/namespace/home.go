@@ -35,8 +35,8 @@ type Server struct {
 // Home keeps the newest report of one server with lanes, for all namespaces. The
 // zero Home has none.
 type Home struct {
-	// Passing says that a slot is being moved to the server: each report there has an
-	// ID of its own, and none of them is counted in Moves.
+	// Passing says that a slot is on its way to the server: each report there has an
+	// ID of its own, and Moves counts none of them.
 	Passing bool
 
 	known  atomic.Pointer[Server]
@@ -44,7 +44,7 @@ type Home struct {
 	judges sync.Map // of *Holder: *judge
 }
 
-// judge is the state that a namespace and a server with lanes make together.
+// judge is the state made of a namespace and a server with lanes.
 type judge struct {
 	space  *State
 	server *Server
@@ -80,8 +80,8 @@ func (h *Home) Known(of *Holder, space *State) *State {
 	return h.judge(s, of, space)
 }
 
-// Answered keeps a report, unless it is nil or a newer one is known, and returns
-// the state that it leads to.
+// Answered keeps a report, unless it is nil or a newer report is known, and
+// returns the state by which values on the server are judged from now on.
 func (h *Home) Answered(s *Server, of *Holder, space *State) *State {
 	if s == nil {
 		h.asking.Store(false)
@@ -97,8 +97,8 @@ func (h *Home) Answered(s *Server, of *Holder, space *State) *State {
 	return h.judge(s, of, space)
 }
 
-// judge returns the state that a server and a namespace make together. The last
-// one of each namespace is remembered.
+// judge returns the state made of a server and a namespace. It remembers the last
+// state of each namespace.
 func (h *Home) judge(s *Server, of *Holder, space *State) *State {
 	last, known := h.judges.Load(of)
 	if known {

@@ -47,9 +47,9 @@ func (ns *State) spell(addition string) {
 	ns.Text = string(strconv.AppendUint(b, ns.Expiries, 10))
 }
 
-// Now is the server's clock in ms when the local one shows t. It is never
-// behind the real one by more than the clocks drift in [Age], and ahead of it
-// by no more than a round trip: lives end early rather than late.
+// Now returns the server's clock, in ms, at the local time t. The result is never
+// behind the real clock by more than the clocks drift in [Age], and ahead of it by a
+// round trip at most: lives end early rather than late.
 func (ns *State) Now(t time.Time) int64 {
 	return ns.Server + t.Sub(ns.Asked).Milliseconds() + 1
 }
@@ -62,7 +62,7 @@ func (ns *State) Past(t time.Time) int64 {
 }
 
 // supersedes reports whether ns replaces old. The counters of a server only grow
-// within an epoch; of two epochs the one with the later request is kept.
+// within an epoch; between two epochs the later request wins.
 func (ns *State) supersedes(old *State) bool {
 	switch {
 	case old == nil:
@@ -77,8 +77,8 @@ func (ns *State) supersedes(old *State) bool {
 	return !ns.Asked.Before(old.Asked)
 }
 
-// Holder keeps the newest state of one namespace, and has one caller at a time
-// read a newer one. The zero Holder has none.
+// Holder keeps the newest state of one namespace, and makes one caller at a time read
+// a newer one. The zero Holder has no state.
 type Holder struct {
 	state    atomic.Pointer[State]
 	rechecks atomic.Pointer[time.Time] // states requested before it are not used
@@ -121,11 +121,11 @@ func (h *Holder) Moves() uint64 { return h.moves.Load() }
 // Known returns the state, or nil.
 func (h *Holder) Known() *State { return h.state.Load() }
 
-// Due returns the state, and whether the caller has to read it again and then
-// to call Answered. The caller has to if the state is old and no other caller
-// reads it, if there is none, or if it is much too old, and also if it was
-// requested before the last Recheck, or before the last of opened connections
-// was opened: that connection may lead to another server.
+// Due returns the state, and whether the caller has to read it again and then to call
+// Answered. The caller has to if the state is older than Age and no other caller
+// reads it, if it is older than twice Age, or if there is none. The caller also has
+// to if the state was requested before the last Recheck, or before the last of opened
+// connections was opened: this connection may lead to another server.
 func (h *Holder) Due(now time.Time, opened uint64) (ask bool, ns *State) {
 	ns = h.state.Load()
 	if ns == nil || ns.Opened != opened {

@@ -6,7 +6,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire"
 )
 
-// Names of package inbuf.
+// Names of package wire.
 const (
 	bufSize   = wire.BufferSize
 	step      = wire.BufferStep

@@ -197,7 +197,7 @@ type scanner struct {
 	size  int64
 }
 
-// Plain implements [inbuf.Scanner].
+// Plain implements [wire.Scanner].
 func (s *scanner) Plain() int64 {
 	if s.mode != inBulk {
 		return 0
@@ -205,7 +205,7 @@ func (s *scanner) Plain() int64 {
 	return s.rest
 }
 
-// Skip implements [inbuf.Scanner].
+// Skip implements [wire.Scanner].
 func (s *scanner) Skip(n int64) {
 	s.rest -= n
 	s.size += n

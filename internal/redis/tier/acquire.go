@@ -19,9 +19,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// leaseRequest is a request for a lease on key, under token, for d. The value
-// with that id counts as stale, and the caller has the value known; a zero id is none.
-// The caller stops waiting at the time until; zero means never.
+// leaseRequest is a request for a lease on key, under token, for d. The value with the
+// id counts as stale, and the caller has the value with the id known; a zero id names
+// no value. The caller stops waiting at the time until; zero means never.
 type leaseRequest struct {
 	key   string
 	id    remote.ID
@@ -31,7 +31,8 @@ type leaseRequest struct {
 	until time.Time
 }
 
-// operation is the request as a server decides it, with the namespace state ns.
+// operation returns the operation on which a server decides, with the namespace
+// state ns.
 func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.Acquire {
 	return entryrules.Acquire{
 		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(ns), Namespace: ns.Text, ID: uint64(q.id),

@@ -1,8 +1,8 @@
-// Drops of keys: each key in one script, or one transaction, that makes its values
-// absent or stale, gives the lane another version and announces that. Keys are grouped by server.
-// Invariant: a nil error means that every drop was executed and announced by the
-// server that serves its key, and that this server was the right one afterwards, as far
-// as its client can tell.
+// Drops of keys: for each key one script, or one transaction, makes its values absent or stale,
+// gives the lane another version and announces the drop. Keys are grouped by server.
+// Invariant: a nil error means that every drop was executed and announced by the server that
+// serves its key, and that this server was the right one afterwards, as far as its client can
+// tell.
 
 package tier
 

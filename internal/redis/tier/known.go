@@ -1,8 +1,8 @@
-// Reads of values that the caller may have already: the state tells whether it has them,
-// and a second command reads those that it does not have. A script could do both at once,
-// but takes five times as long for a large value as HMGET.
-// Invariant: a value is Same only if its state, or the field with its earlier ids, names
-// the id that the caller has given for this key.
+// Reads of values that the caller may have already: the state tells whether it has them, and
+// a second command reads the missing ones. A script could do both at once, but takes five
+// times as long for a large value as HMGET.
+// Invariant: a value is Same only if its state, or the field with its earlier ids, names the
+// id that the caller has given for this key.
 
 package tier
 
@@ -16,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// pickKnown is pick of ids, of which there may be none.
+// pickKnown is pick for ids, a list that may be empty.
 func pickKnown(known []remote.ID, some []int) []remote.ID {
 	if len(known) == 0 {
 		return nil

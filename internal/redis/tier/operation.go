@@ -82,9 +82,9 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 	return replies, err
 }
 
-// undone reports whether one operation of many has to be executed alone, by the
-// reply to it: there is none, or the server runs no scripts or does not serve
-// the key.
+// undone reports, by the reply to it, whether one operation of many has to be
+// executed alone: the reply is missing, or the server runs no scripts or does
+// not serve the key.
 func (t *Tier) undone(v resp.Value) bool {
 	return v.Kind() == resp.Null || t.forbids(v) || t.elsewhere(refusal(v))
 }
@@ -100,7 +100,7 @@ func isDone(v resp.Value) (bool, error) {
 	return v.Int() == 1, nil
 }
 
-// entry is a key as transactions change it.
+// entry returns a key in the form that transactions change.
 func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
 	return watch.Entry{Ask: ask, Names: &t.names, Key: key, Nonce: layout.Hex(nonce())}
 }

@@ -1,7 +1,8 @@
 // Stores of values under leases and tokens, and the other uses of a lease: Extend,
 // Release and Renew.
-// Invariant: the server stores a value only while it holds that lease or token, in
-// the same step as it uses it up. A refused value is reported by its index.
+// Invariant: the server stores a value only while it knows the value's lease or
+// token, and uses this right up in the same step. A refused value is reported by
+// its index.
 
 package tier
 
@@ -44,7 +45,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 	return refused, nil
 }
 
-// drops reports whether a value replaces those that other instances have.
+// drops reports whether a value replaces the values on other instances.
 func drops(p remote.Put) bool { return p.Drops || !isLease(p.Lease.Token) }
 
 func (t *Tier) putAll(ctx context.Context, puts []remote.Put) (refused []int, err error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/strata-cache/strata/internal/redis/watch"
 )
 
-// site is a tier at the server where one operation goes: the only one, or in a
-// cluster the one that serves the slot of its key.
+// site is a tier at the server of one operation: the only server, or in a
+// cluster the server of the key's slot.
 type site struct {
 	*Tier
 	srv Server
@@ -32,9 +32,8 @@ type site struct {
 	space *namespace.State
 }
 
-// at calls f for the server that serves a key. It calls f again, for another
-// server, if the first was the wrong one or is gone. twice says that f may be
-// executed twice.
+// at calls f for the server of a key. It calls f again, for another server, if
+// the first was wrong or is gone. twice says that f may be executed twice.
 func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
 	if t.all == nil {
 		return f(ctx, t.one)

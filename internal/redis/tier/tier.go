@@ -55,7 +55,7 @@ type Terms interface {
 	// Term returns the number of the present term, without waiting.
 	Term() uint64
 	// Holds returns an error, which is a [remote.ErrMoved], if the term with that number
-	// is over, or may be. It may ask for that.
+	// is over, or may be over. It may ask servers about the term.
 	Holds(ctx context.Context, term uint64) error
 }
 
@@ -91,8 +91,8 @@ type Node interface {
 	Server
 	// Home is the last report of the server. It belongs to the node.
 	Home() *namespace.Home
-	// Settled reports whether the node serves the slot. It is false while the
-	// slot is being moved and the node has only some of its keys.
+	// Settled reports whether the node serves the slot. It is false while the slot
+	// moves, and the node has only some of its keys.
 	Settled() bool
 }
 
@@ -304,9 +304,9 @@ func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (h
 	return held, err
 }
 
-// getAll reads values from one server. again are the indexes of keys that
-// another server has; if the first key is one of them, getAll returns the error
-// of that.
+// getAll reads values from one server. again are the indexes of the keys on other
+// servers; if the first key is one of them, getAll returns the redirection as its
+// error.
 func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
 	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
@@ -324,7 +324,7 @@ func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (he
 }
 
 // getOne reads one value, and judges it by ns, which was young before. ok is false if
-// it is not any more.
+// ns has become old meanwhile.
 func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time, ns *namespace.State, key string, dst []byte) (h remote.Held, ok bool, err error) {
 	v, loan, err := s.srv.Read(ctx, timeout, now, s.get, key)
 	if loan != nil {

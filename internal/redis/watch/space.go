@@ -138,9 +138,8 @@ func Authority(server, replication resp.Value) string {
 // new one if that belongs to another server.
 func ClusterEpoch(info resp.Value) string { return infoField(info, "cluster_my_epoch") }
 
-// Memory returns the limit of a server's memory and its eviction policy by the
-// replies of INFO or CONFIG GET. A limit of zero means that there is none, or
-// that it is not reported.
+// Memory returns the limit of a server's memory, in bytes, and its eviction policy
+// by the replies of INFO or CONFIG GET. Zero means no limit, or none reported.
 func Memory(info, config resp.Value) (limit int64, policy string) {
 	limit, policy = number(infoField(info, "maxmemory")), infoField(info, "maxmemory_policy")
 	if policy != "" {

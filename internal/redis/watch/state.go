@@ -14,12 +14,12 @@ import (
 	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
-// known is the state of an entry as it was read at the time now, in ms of the
-// server's clock.
+// known is the state of an entry read at the time now, in ms of the server's
+// clock.
 type known struct {
 	entryrules.State
 	now  int64
-	lane string // its version, as it is stored
+	lane string // its version, in the stored form
 }
 
 // need tells which data an operation reads besides the state of its own value
@@ -114,7 +114,7 @@ func (t *tx) others(entry, own string, names resp.Value) (slots []entryrules.Slo
 	return slots, nil
 }
 
-// field is a field of an entry as it is stored.
+// field is a field of an entry in the stored form.
 type field struct{ name, text string }
 
 // storedFields returns the fields of a state without the data of values.

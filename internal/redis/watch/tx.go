@@ -117,9 +117,9 @@ type tx struct {
 	writes  Batch
 }
 
-// run tries f, which reads and queues writes, until the writes are executed:
-// until no other client has changed the keys in between. An f that queues no
-// writes only reads.
+// run tries f, which reads and queues writes, until the server executes the
+// writes: it does once no other client has changed the keys in between. An f
+// that queues no writes only reads.
 func run(ask Ask, keys []string, f func(*tx) error) error {
 	watch := []any{"WATCH"}
 	for _, k := range keys {
@@ -217,7 +217,7 @@ func fields(v resp.Value, n int) []resp.Value {
 	return all
 }
 
-// text is the text of a reply, or empty.
+// text returns the text of a reply, or nothing.
 func text(v resp.Value) string { return string(v.Bytes()) }
 
 // Clock parses a tag clock. It reports false for everything else.

@@ -27,8 +27,9 @@ func ParseHTTP(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Clean is a URL as it may be shown, also one that cannot be parsed: without user, password, query and
-// fragment. It is the only way in which a URL gets into an error, a log or a report.
+// Clean returns a URL in the form that may be shown: without user, password, query and fragment.
+// The URL need not be parsable. It is the only way in which a URL gets into an error, a log or a
+// report.
 func Clean(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "" {
@@ -47,9 +48,9 @@ func Clean(text string) string {
 	return scheme + "://" + rest
 }
 
-// Reason is the error of an HTTP request without texts from outside: without the address, which package
-// net/http names with the query, and without parts of the answer, which may repeat the request with its
-// headers. The error still wraps the cause.
+// Reason returns the error of an HTTP request without texts from outside: without the address,
+// which package net/http names with the query, and without parts of the answer, which may repeat
+// the request with its headers. The error still wraps the cause.
 func Reason(err error) error {
 	for e, ok := errors.AsType[*url.Error](err); ok; e, ok = errors.AsType[*url.Error](err) {
 		err = e.Err

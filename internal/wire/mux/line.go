@@ -24,10 +24,10 @@ const (
 	// maxUnsent is the number of bytes that may wait for the writer. With more,
 	// calls go over other connections.
 	maxUnsent = 1 << 20
-	// maxBatch is about how many bytes are written at once.
+	// maxBatch is the approximate number of bytes in one write.
 	maxBatch = 64 << 10
-	// largeReply is how many bytes of one reply may have come before no further
-	// call enters: later calls need not wait for the rest.
+	// largeReply is the number of received bytes of one reply from which no
+	// further call enters: so later calls need not wait for the rest.
 	largeReply = 256 << 10
 )
 
@@ -59,13 +59,13 @@ type line[C Line] struct {
 	// looked: the reader has looked for unasked bytes, which came while no
 	// reply was owed, before it began to read.
 	looked bool
-	// burst is set when the last replies came together: the callers that they
-	// woke will ask again together, too.
+	// burst is set when the last replies came together: their callers will ask
+	// again together, too.
 	burst bool
 	// reader and writer are the tickets of the callers that read and write.
 	reader, writer *Ticket
 	alarm          alarm
-	// used is when the last call entered.
+	// used is the time at which the last call entered.
 	used  time.Time
 	state lineState
 }
@@ -82,9 +82,9 @@ const (
 // calls are the calls of a line in their order.
 type calls struct {
 	queue
-	// waiting is how many calls still want their replies, unsent how many at the
-	// end of the queue were not handed to the connection, and bytes the length of
-	// the commands of these.
+	// waiting is the number of calls that still want their replies, unsent the
+	// number of calls at the end of the queue not handed to the connection yet,
+	// and bytes the length of the unsent commands.
 	waiting, unsent, bytes int
 }
 
@@ -98,8 +98,8 @@ type outgoing struct {
 	sending, halted bool
 }
 
-// alarm is the timer of a line. due is when it goes off: never after a deadline
-// in the queue, nor after the time at which the line is stuck.
+// alarm is the timer of a line. due is the time at which it goes off: never
+// after a deadline in the queue, nor after the time at which the line is stuck.
 type alarm struct {
 	timer *time.Timer
 	due   time.Time
@@ -113,8 +113,8 @@ func newLine[C Line](m *Mux[C], cn C) *line[C] {
 	return ln
 }
 
-// enter puts t and its command at the end of the queue, unless ln is not to be
-// used any more. The error is ErrBusy.
+// enter puts t and its command at the end of the queue, unless ln is out of
+// use. The error is ErrBusy.
 func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 	ln.mu.Lock()
 	e := ln.endIfOld(t.start)

@@ -126,9 +126,9 @@ func New[C Line](p *pool.Pool[C], o Config[C]) *Mux[C] {
 
 // Outcome says more about a call than its error.
 type Outcome struct {
-	// Lost says that the connection was found dead: it failed although it had
-	// served before, and before a byte of the reply had come. Or else that it is
-	// stuck, and the call was repeatable.
+	// Lost says that the connection was found dead: it had served before, and
+	// failed before a byte of the reply had come. Or the connection is stuck,
+	// and the call was repeatable.
 	Lost bool
 	// Kept says that the Mux may still look at the ticket: it must not be used
 	// again.
@@ -245,7 +245,7 @@ func (m *Mux[C]) Renew() {
 	}
 }
 
-// replace makes the next call open another line than ln.
+// replace detaches ln, so that the next call opens another line.
 func (m *Mux[C]) replace(ln *line[C]) { m.current.CompareAndSwap(ln, nil) }
 
 // forget is called when ln has ended.

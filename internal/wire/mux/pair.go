@@ -21,7 +21,7 @@ func NewPair[C Line](p *pool.Pool[C], o Config[C]) *Pair[C] {
 	return &Pair[C]{main: New(p, o), bypass: New(p, o)}
 }
 
-// Do is [Mux.Do] for a command, of which reads says that it only reads.
+// Do is [Mux.Do] for a command. reads: the command only reads.
 func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
 	m := p.choose(reads)
 	out, err := m.Do(ctx, now, t, command, to)

@@ -14,7 +14,7 @@ import (
 // an interrupted write goes first.
 
 // write writes the commands of all calls, until there are none or t is settled.
-// Then t's caller is no longer the writer.
+// Then t's caller ceases to be the writer.
 func (ln *line[C]) write(t *Ticket) {
 	ln.mu.Lock()
 	if ln.calls.size > 1 || ln.burst {
@@ -49,9 +49,9 @@ func (ln *line[C]) write(t *Ticket) {
 	ln.finish(e)
 }
 
-// nextBatch returns the bytes to be written next, and notes that they are being
-// written. It returns none if there are none, or if the connection turns out to
-// be of no use. mu is held.
+// nextBatch returns the bytes to write next, and notes that their write begins.
+// It returns none if there are none, or if the connection turns out to be
+// useless. mu is held.
 func (ln *line[C]) nextBatch() (batch []byte, e *ending) {
 	if !ln.looked && ln.nothingOwed() {
 		// Bytes received by now would be taken for the reply.

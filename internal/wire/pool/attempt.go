@@ -11,11 +11,11 @@ type Listener interface {
 	Received() uint64
 }
 
-// Attempt gives f a connection. If it was found dead before any byte of a reply
-// came, as lost tells of the error of f, and repeat permits it, f runs once more on
-// another one. An error of f is about the connection, which is closed if f does not
-// return; calm is as in [Exchange]. The caller must put back the connection that it
-// gets.
+// Attempt gives f a connection. If the connection was found dead before any byte of
+// a reply came (lost tells by the error of f), and repeat permits it, f runs once
+// more on another one. An error of f is about the connection, which is closed if f
+// does not return; calm is as in [Exchange]. The caller must put back the
+// connection that it gets.
 func Attempt[C Listener](ctx context.Context, p *Pool[C], now time.Time, f func(C) (calm bool, err error), lost, repeat func(error) bool) (cn C, calm bool, err error) {
 	var none C
 	for again := false; ; again = true {

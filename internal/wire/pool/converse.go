@@ -15,11 +15,12 @@ import (
 // read, and when Converse returns no goroutine uses the commands.
 
 const (
-	// duplexFrom is the size from which commands are not simply written before
-	// replies are read: less than this fits between two ends that do not read.
+	// duplexFrom is the size, in bytes, up to which commands are simply written
+	// before replies are read: less than this fits between two ends that do not
+	// read.
 	duplexFrom = 4 << 10
-	// mostOwed is how many replies are read at once, while they are still in the
-	// processor's cache. As many again are outstanding then.
+	// mostOwed is the number of replies read at once, while they are still in
+	// the processor's cache. The same number is outstanding then.
 	mostOwed = 512
 )
 
@@ -30,7 +31,8 @@ type Commands interface {
 	Next() []byte
 	// Size is the length of all commands in bytes.
 	Size() int64
-	// Len is the number of commands, EndOf where the i-th ends.
+	// Len returns the number of commands, EndOf the position at which the i-th
+	// ends.
 	Len() int
 	EndOf(i int) int64
 }

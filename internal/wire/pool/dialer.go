@@ -14,17 +14,17 @@ import (
 // that it returns.
 
 const (
-	// headStart is how long a dial to one address of a name goes on before the
-	// next address is tried beside it, as in RFC 8305.
+	// headStart is the time for which a dial to one address of a name goes on
+	// before the next address is tried beside it, as in RFC 8305.
 	headStart = 250 * time.Millisecond
-	// mostAddresses is how many addresses of a name are tried.
+	// mostAddresses bounds the addresses of a name to try.
 	mostAddresses = 16
 	keepAlive     = 30 * time.Second
 )
 
 // Dialer dials all addresses of a name, one after the other with a head start for
-// each, so that an address that does not answer costs no more than that. The
-// zero Dialer uses package net.
+// each. So a silent address costs one head start. The zero Dialer uses package
+// net.
 type Dialer struct {
 	// Resolve looks a name up. Network is ip, ip4 or ip6.
 	Resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)

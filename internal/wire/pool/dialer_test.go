@@ -79,7 +79,8 @@ func slow(d time.Duration) func(context.Context) error {
 	return func(context.Context) error { time.Sleep(d); return nil } // in the bubble
 }
 
-// TestAddressThatDoesNotAnswerCostsAHeadStart: and one that refuses nothing.
+// TestAddressThatDoesNotAnswerCostsAHeadStart: a refusing address costs
+// nothing.
 func TestAddressThatDoesNotAnswerCostsAHeadStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		network string

@@ -16,7 +16,7 @@ import (
 // ErrUnasked is the error for a reply that no call has asked for.
 var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 
-// ErrForeign says that a reply has come that belongs to another command.
+// ErrForeign is the error for a reply that belongs to another command.
 var ErrForeign = errors.New("netpool: reply to another command")
 
 // ErrRefused says that the server carries out nothing any more on a connection over which it
@@ -42,7 +42,7 @@ type Peeker struct {
 	one   [1]byte
 }
 
-// mostLayers is how many connections may lie above a socket.
+// mostLayers bounds the connections above a socket.
 const mostLayers = 8
 
 // NewPeeker returns a Peeker for nc. The method NetConn of nc, which a tls.Conn

@@ -38,8 +38,9 @@ type Config[C Conn] struct {
 	// MaxConns is the most connections open at once, MaxIdle the most kept
 	// unused.
 	MaxConns, MaxIdle int
-	// IdleTimeout is how long a connection is kept unused, MaxLifetime how
-	// long it is kept at all; zero means no limit.
+	// IdleTimeout is the time for which a connection is kept unused,
+	// MaxLifetime the time for which it is kept at all; a zero MaxLifetime
+	// means no limit.
 	IdleTimeout, MaxLifetime time.Duration
 	// Fail makes the error of a call: op is wait, or "dial held back" after a
 	// failed dial.
