@@ -34,8 +34,9 @@ type Answer struct {
 	Announce remote.Kind
 	// Hold is the rest of the hold after a drop.
 	Hold int64
-	// Cleared says that nothing of the earlier State stays unless the next State has
-	// it: a store may first remove everything under the key.
+	// Cleared says that nothing of the earlier State stays, except its parts in
+	// the next State: a store may first remove everything under the key, and then
+	// write the next State.
 	Cleared bool
 }
 
@@ -64,7 +65,7 @@ type Acquire struct {
 	// Token is the lease's. The same token is given the same lease again, so the
 	// operation may be repeated.
 	Token uint64
-	// Length is for how long the lease is to last.
+	// Length is the wanted length of the lease.
 	Length int64
 	// Latest is the last time at which the lease may be given: after it the caller
 	// does not wait for the answer. Zero means always.
@@ -75,7 +76,7 @@ type Acquire struct {
 	// none.
 	ID uint64
 	// Known is the ID of a value that the caller has, so that the store may leave out
-	// its Data. Nothing is decided by it.
+	// its Data. Decide does not look at it.
 	Known uint64
 }
 
@@ -168,7 +169,7 @@ type Drop struct {
 	// Left is the longest time for which values are kept after a soft drop.
 	// Zero changes nothing.
 	Left int64
-	// Hold is how long no lease is given. A longer hold stays.
+	// Hold is the time for which no lease is given. A longer hold stays.
 	Hold int64
 	// Token is a right to store that comes with the drop, and Life its length. A
 	// zero Token means no right.

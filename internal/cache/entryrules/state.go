@@ -11,7 +11,7 @@ import (
 type Clock struct {
 	// Now is the time.
 	Now int64
-	// Second is how many units a second has.
+	// Second is the number of units in a second.
 	Second int64
 }
 
@@ -28,7 +28,8 @@ type State struct {
 	Token Token
 	// Hold is the time during which no lease is given.
 	Hold Hold
-	// Until is when the store forgets the key. Zero means that no end is set.
+	// Until is the time at which the store forgets the key. Zero means that no end
+	// is set.
 	Until int64
 }
 
@@ -62,10 +63,10 @@ type Value struct {
 	// Unreadable: another program has stored bytes in place of a value. They count as
 	// absent, and take up room.
 	Unreadable bool
-	// Data is the sealed value, as far as the store has read it. Nothing is
-	// decided by it.
+	// Data is the sealed value, as far as the store has read it. Decide does not
+	// look at it.
 	Data []byte
-	// Same says that the reader has Data, which was not read.
+	// Same says that the reader has the Data already, so the store has not read it.
 	Same bool
 }
 

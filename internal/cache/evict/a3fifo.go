@@ -17,8 +17,9 @@ const (
 	// clockBits is the number of bits that the capacity takes in a node's mark.
 	clockBits = 22
 
-	// losing is the share of trials with a hit below which promotions do not pay, and
-	// missed the share of main's victims that come back from which they do harm.
+	// losing and missed are two shares. Promotions do not pay if less than losing of
+	// the trials end with a hit. They do harm if missed or more of main's victims
+	// come back.
 	losing, missed = 0.2, 0.1
 	// passing: one promotion in so many passes the brake, so that it can end.
 	passing = 64
@@ -36,9 +37,9 @@ const (
 
 // a3fifo is the policy A3-FIFO for one shard: see the documentation of the package.
 //
-// Times are of two clocks: clock counts the sizes of inserted entries, mainClock
-// those that main has evicted. Sizes are weights, or one for each entry if only
-// their number is bounded. All methods need the shard's mutex.
+// Times are of two clocks: clock sums the sizes of inserted entries, mainClock the
+// sizes of the entries that main has evicted. Sizes are weights, or one for each
+// entry if only their number is bounded. All methods need the shard's mutex.
 type a3fifo struct {
 	nodes    *slab
 	weighted bool
@@ -54,7 +55,7 @@ type a3fifo struct {
 	mainClock uint64
 	ghosts    ghosts
 	brake     brake
-	// shift is how many low bits of the clock are left out of a node's mark.
+	// shift is the number of low bits of the clock left out of a node's mark.
 	shift int
 }
 
@@ -119,7 +120,7 @@ func (p *a3fifo) setTarget(target int64) {
 	p.target = max(least, min(target, c/100*mostSmall+c%100*mostSmall/100))
 }
 
-// idle returns for how long a node has been where it is.
+// idle returns the time, by the clock, for which a node has been in its place.
 func (p *a3fifo) idle(i uint32) int64 {
 	const wrap = 1<<(32-queueBits) - 1
 	return int64((uint32(p.clock>>p.shift)-p.nodes.node(i).mark>>queueBits)&wrap) << p.shift
@@ -152,8 +153,8 @@ func (p *a3fifo) resize(i uint32, old, weight int64) {
 }
 
 // admit advances the clock for a new entry of the given hash and weight, adapts the
-// queues if it is a returning ghost, and returns the queue that it is to enter. full
-// says that the cache has no room for it.
+// queues if it is a returning ghost, and returns the queue for it. full says that
+// the cache has no room for it.
 func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 	size := p.sizeOf(weight)
 	if p.full != full {

@@ -43,7 +43,7 @@ type policy interface {
 	// fit makes the policy ready for another share of the bound.
 	fit(share int64, weighted bool)
 	// admit is told of a new key before room is made for it, and returns the queue
-	// that its node is to enter. full says that the cache has no room.
+	// for its node. full says that the cache has no room.
 	admit(hash uint32, weight int64, full bool) (queue uint32)
 	// insert adds a node. evicted says that another had to leave for it.
 	insert(i, queue uint32, evicted bool)

@@ -7,8 +7,9 @@ const (
 	bucketSlots = 16
 	// historyShare is the number of records per entry that a history has room for.
 	historyShare = 3
-	// ageBits is the number of bits of a record's time, and ageUnits how many bits
-	// of it the capacity of the shard takes: a time wraps after 16 capacities.
+	// ageBits is the number of bits of a record's time, and ageUnits the number of
+	// these that the capacity of the shard takes: a time wraps after 16
+	// capacities.
 	ageBits  = 15
 	ageUnits = 10
 	ageMask  = 1<<ageBits - 1
@@ -23,7 +24,7 @@ type ghosts struct {
 	buckets [][bucketSlots]uint32
 	// room is the number of entries for which the size is meant.
 	room int
-	// shift is how many low bits of a time are left out of a record.
+	// shift is the number of low bits of a time left out of a record.
 	shift int
 }
 

@@ -35,7 +35,7 @@ func Counted(weight int64) int64 {
 type Gone struct {
 	Head *Head
 	Hash uint32
-	// Weight is as counted.
+	// Weight is the counted weight.
 	Weight int64
 	// Born is the time of the entry's Stored; zero if the entry is not in the sample.
 	Born int64

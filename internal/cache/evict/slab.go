@@ -32,7 +32,7 @@ type chunk struct {
 	nodes   [chunkNodes]node
 }
 
-// slab holds the nodes of one shard. Its zero value is empty. Adding and removing
+// slab holds the nodes of one shard. The zero slab is empty. Adding and removing
 // take constant time, and adding allocates once per chunkNodes nodes. A slab keeps
 // its largest size until the shard is emptied: 24 bytes an entry, 32 with
 // deadlines.

@@ -33,9 +33,10 @@ type Lives struct {
 	// State is the stamp, and below it flags and a hash. The stamp is the generation
 	// at which the load of the value was registered.
 	State uint64
-	// Fresh and Soon are how long before its end the entry stops to be fresh, and how
-	// long before its end a hit has further work, such as starting a refresh. Soon is
-	// not shorter than Fresh. Neither counts for an entry that a caller has expired.
+	// Fresh and Soon are times before the end of the entry: the entry ceases to be
+	// fresh at Fresh before its end, and a hit has further work from Soon before its
+	// end on, such as starting a refresh. Soon is not shorter than Fresh. Neither
+	// counts for an entry that a caller has expired.
 	Fresh, Soon Span
 }
 
@@ -82,8 +83,8 @@ func (l *Lives) SoonAt(dead int64) int64 {
 	return dead - l.Soon.Length()
 }
 
-// SetSoon makes at the time from which a hit has further work, unless the value is
-// fresh for less than that. It may be up to a millisecond later, see [Span].
+// SetSoon makes at the time from which a hit has further work, unless the value
+// ceases to be fresh before at. It may be up to a millisecond later, see [Span].
 func (l *Lives) SetSoon(at, dead int64) {
 	if s := SpanOf(dead - at); s.Length() > l.Fresh.Length() {
 		l.Soon = s

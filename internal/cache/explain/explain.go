@@ -19,10 +19,10 @@ type Key struct {
 	// Loading says that a load of the key runs, Waiters is the number of callers that wait for it.
 	Loading bool
 	Waiters int
-	// Pending says that a drop which concerns the key is not confirmed, LeftAlone that L2 is
-	// not asked for the key, StoringStopped that nothing is stored there.
+	// Pending: a drop of the key is not confirmed. LeftAlone: L2 is not asked for the key.
+	// StoringStopped: L2 gets no stores for the key.
 	Pending, LeftAlone, StoringStopped bool
-	// Hold is for how long loads of the key are not stored.
+	// Hold is the time for which loads of the key are not stored.
 	Hold time.Duration
 	// Failures is the number of failures in a row. For RetryIn callers get Err.
 	Failures int

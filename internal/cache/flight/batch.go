@@ -4,9 +4,9 @@
 // caller that leads waits for each, or, if it has no other reason to stop than its own
 // context, for all at once. Flights of a gathered batch stay on their own goroutines.
 //
-// Invariant: each flight that the batch leads is landed by it, whichever keys are
-// refused. An extra key is inserted only if since the registration of the batch no
-// right to store was taken in its shard.
+// Invariant: the batch lands each flight that it leads, whichever keys are refused. An
+// extra key is inserted only if no right to store was taken in its shard since the
+// registration of the batch.
 
 package flight
 
@@ -186,7 +186,7 @@ func (b *Batch[K, V]) Ended(cause error) {
 // once. A nil batch does not.
 func (b *Batch[K, V]) waitsForAll() bool { return b != nil && b.all != nil }
 
-// woken notes that the callers of one launched flight more wait no longer.
+// woken notes that the callers of one more launched flight have ceased to wait.
 func (b *Batch[K, V]) woken() {
 	if b.waiting.Add(-1) == 0 && b.all != nil {
 		close(b.all)

@@ -38,7 +38,7 @@ type Result[V any] struct {
 	// before the value was read. Callers that have joined judge the value by them.
 	Tags         []string
 	TagWatermark uint64
-	// Instead is the error that a stale Value replaces, if it does.
+	// Instead is the error in place of which a stale Value is served; else nil.
 	Instead error
 	// Times are the times of the value.
 	Times Times
@@ -92,8 +92,8 @@ type Flight[K comparable, V any] struct {
 	notKept bool
 	node    Node
 	batch   *Batch[K, V] // that the flight belongs to; nil if none
-	// gathered is the batch that runs the load of a flight which was launched by itself;
-	// nil if none does. Guarded by the mutex of home.
+	// gathered is the batch that runs the load of a flight launched alone; nil if none
+	// does. Guarded by the mutex of home.
 	gathered *Batch[K, V]
 	place[K, V]
 	execution
@@ -160,7 +160,7 @@ type audience struct {
 	endless  bool      // see Group.Waiting
 }
 
-// urgency says whether a caller inside a load waits for a flight. The shard's mutex
+// urgency tells whether a caller inside a load waits for a flight. The shard's mutex
 // guards it.
 type urgency struct {
 	urgent chan struct{} // closed once urged; nil until it is asked for
@@ -233,8 +233,8 @@ func (f *Flight[K, V]) wake(deserted bool) {
 	}
 }
 
-// leave notes that one of the flight's users looks at it no longer, and reports whether
-// it was the last.
+// leave notes that one of the flight's users has ceased to look at it, and reports
+// whether it was the last.
 func (f *Flight[K, V]) leave() (last bool) { return f.users.Add(-1) == 0 }
 
 // Reuse makes f a zero Flight again, which can become another, and reports true, unless
@@ -251,7 +251,7 @@ func (f *Flight[K, V]) Reuse() bool {
 	return true
 }
 
-// isWoken reports whether the callers wait no longer.
+// isWoken reports whether the callers have ceased to wait.
 func (f *Flight[K, V]) isWoken() bool {
 	f.home.mu.Lock()
 	defer f.home.mu.Unlock()

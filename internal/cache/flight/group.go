@@ -22,9 +22,9 @@ import (
 // ErrClosed is returned to callers when the group is closed.
 var ErrClosed = errors.New("flight: closed")
 
-// shards is the number of locks that keys are spread over. A flight takes its
-// lock three times in a life that contains a network round trip, so this
-// need not grow with the machine.
+// shards is the number of locks over which keys are spread. A flight takes its lock
+// three times in a life that contains a network round trip, so this need not grow
+// with the machine.
 const shards = 64
 
 // Group holds the running flights and writes of one cache. The zero Group is
@@ -58,7 +58,7 @@ type shard[K comparable, V any] struct {
 	mu       sync.Mutex
 	closed   bool
 	joinable [kinds]map[K]*Flight[K, V]
-	running  *Flight[K, V] // the first of those that run, joinable or not
+	running  *Flight[K, V] // the first of the running ones, joinable or not
 	writes   map[K][]*Write[K]
 	holds    map[K]hold
 	holdAll  hold          // on all keys, when too many keys are on hold
@@ -82,8 +82,8 @@ func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 	return g
 }
 
-// findable reports whether key equals itself. A key that does not, as a NaN,
-// could never be found again in a map, nor removed from it.
+// findable reports whether key equals itself. Any other key, such as a NaN, could
+// never be found again in a map, nor removed from it.
 func findable[K comparable](key K) bool {
 	same := key
 	return key == same
@@ -124,7 +124,7 @@ type Part uint8
 
 // The parts of callers.
 const (
-	// None: there was no flight for the caller.
+	// None: the caller got no flight.
 	None Part = iota
 	// Led: the caller registered the flight.
 	Led

@@ -15,8 +15,8 @@ import (
 )
 
 // wait waits for done, which is f's done or the bell of the caller. It returns the
-// flight's result, or its offer if the caller's patience ends
-// first, or ctx's error if ctx does, or ErrClosed if the group is closed first.
+// flight's result, or its offer if the caller's patience ends first, or ctx.Err()
+// if ctx ends first, or ErrClosed if the group is closed first.
 func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], done <-chan struct{}) (Result[V], error) {
 	gone := ctx.Done()
 	if gone == nil && p.Soft == nil {
@@ -264,8 +264,8 @@ func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 	f.node.waits = map[*Node]int{f.behind: 1} // no other goroutine knows f yet
 }
 
-// promote makes f, a reload, the flight that callers join that ask for a load of
-// its key. s.mu is held.
+// promote makes f, a reload, the flight that callers join if they ask for a load
+// of its key. s.mu is held.
 func (s *shard[K, V]) promote(f *Flight[K, V]) {
 	f.after = nil
 	if findable(f.Key) {

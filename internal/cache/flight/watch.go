@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 )
 
-// marks is the number of marks of a watch, a power of two. One changed key in a hundred of
-// a million makes one in a hundred untouched keys count as changed.
+// marks is the number of marks of a watch, a power of two. If one in a hundred of a
+// million keys has changed, one in a hundred of the untouched keys counts as changed, too.
 const marks = 1 << 20
 
 // Watch notes the keys that have changed since it began. It takes 128 KiB.

@@ -44,13 +44,13 @@ func NewEntry[K comparable, V any](c *Cache[K, V], key K, value V, dead int64) *
 	return e
 }
 
-// entryWith is an entry with something behind it, of a type that its user knows.
+// entryWith is an entry with an X behind it; its user knows the type X.
 type entryWith[K comparable, V, X any] struct {
 	Entry[K, V]
 	behind X
 }
 
-// entryWithText is an entry with something behind it, and its key behind that.
+// entryWithText is an entry with an X behind it, and its key behind the X.
 type entryWithText[K comparable, V, X, T any] struct {
 	entryWith[K, V, X]
 	text T

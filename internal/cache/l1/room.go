@@ -193,7 +193,7 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		c.leaveBehind()
 		return gone
 	}
-	return c.evictAround(0, change{}, nil, gone) // what writers have reserved by the bounds of before
+	return c.evictAround(0, change{}, nil, gone) // room that writers have reserved by the earlier bounds
 }
 
 // unpin makes all pinned entries ordinary ones: together they exceed the bounds.
@@ -240,7 +240,7 @@ type rest struct {
 	lowering atomic.Bool
 }
 
-// bound returns n, or the most that totals can be if n is not positive.
+// bound returns n, at most most, or Forever if n is zero or less: no bound.
 func bound(n, most int64) int64 {
 	if n <= 0 {
 		return Forever
@@ -248,8 +248,8 @@ func bound(n, most int64) int64 {
 	return min(n, most)
 }
 
-// setBounds sets the bounds; zero or less means none. A bound that the totals exceed is
-// lowered to these only.
+// setBounds sets the bounds; zero or less means none. A bound below the totals is
+// lowered to the totals only, since these never exceed the bounds.
 func (c *core) setBounds(entries, weight int64) {
 	r := &c.rest
 	r.mu.Lock()
@@ -313,7 +313,7 @@ func (c *core) owes() (d change) {
 	return d
 }
 
-// pay notes the eviction of an entry, a negative change: so much less is owed of a share.
+// pay notes the eviction of an entry, a negative change: it is taken off the owed share.
 func (c *core) pay(less change) {
 	if c.rest.ppm == 0 {
 		return

@@ -47,13 +47,13 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 	return c.store(e, arrival{weight: weight}, old, true)
 }
 
-// mostRounds bounds how often a store looks for room. One round is enough unless other
+// mostRounds bounds the looks of a store for room. One round is enough unless other
 // writers take the room that the store has made, or are about to insert entries for
 // reserved room. Then these make progress.
 const mostRounds = 4096
 
-// store implements Set, Renew and SetIf: a has the weight. While the shard has no room and others hold more
-// than their share, it evicts from those, with no lock held.
+// store implements Set, Renew and SetIf: a has the weight. While the shard has no room and other
+// shards hold more than their share, it evicts from the others, with no lock held.
 func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
 	c.find(hash, e.Key) // loads the slots into the processor's cache before the lock is taken
@@ -140,7 +140,7 @@ func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 }
 
 // Delete removes the entry of key and returns it for the caller to pass to
-// Notify. It reports whether the entry was alive; the reason for a dead one is
+// Notify. It reports whether the entry was alive; the reason for a dead entry is
 // Expired.
 func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := c.hash(key)
@@ -235,7 +235,7 @@ type arrival struct {
 	held *evict.Head
 }
 
-// counted is the weight as it counts.
+// counted returns the number with which the weight counts.
 func (a *arrival) counted() int64 { return evict.Counted(a.weight) }
 
 // change returns the change by an arrival with a new key.
@@ -251,7 +251,7 @@ func (c *core) pinnedOut(s *shard, a *arrival, held *evict.Head) bool {
 	return a.counted() > c.maxWeight.Load()-pinned || pinned >= c.maxEntries.Load()
 }
 
-// repin counts pinned entries when one of a weight replaces another.
+// repin counts pinned entries when an entry of one weight replaces an entry of another.
 func (c *core) repin(before, weight int64) {
 	if was, is := before == evict.Pinned, weight == evict.Pinned; was && !is {
 		c.pinned.Add(-1)

@@ -81,7 +81,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	leases, err := s.dropGuarded(ctx, drops)
-	some, partly := err.(remote.KeyErrors) // nolint:errorlint // joined with the end of the context it is the error of all keys
+	some, partly := err.(remote.KeyErrors) //nolint:errorlint // joined with the end of the context it is the error of all keys
 	switch {
 	case err == nil:
 		return leases, nil

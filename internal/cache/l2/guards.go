@@ -72,7 +72,7 @@ func (u *guards) serverOf(name string) string {
 	return u.fleet.ServerOf(name)
 }
 
-// at returns the guard of the server of a name, and nil if nothing is wrong with that.
+// at returns the guard of the server of a name, and nil if the server is well.
 func (u *guards) at(name string) *guard {
 	switch {
 	case u.fleet == nil:
@@ -83,7 +83,8 @@ func (u *guards) at(name string) *guard {
 	return u.find(u.fleet.ServerOf(name), false)
 }
 
-// find returns the guard of a server. If there is none it is made, or nil.
+// find returns the guard of a server. If there is none, it makes one if made is set, and
+// else returns nil.
 func (u *guards) find(server string, made bool) *guard {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,5 +1,6 @@
 // The health of L2, for two breakers of each server (all operations, stores only) and the
-// log. Each breaker is closed, open or half open; one operation at a time probes it then.
+// log. Each breaker is closed, open or half open; half open, it lets one operation at a
+// time probe the server.
 // Invariant: an operation cut short by its caller, or not sent, opens and closes no
 // breaker. A refusal counts as a failure of stores and of reads, not as silence.
 
@@ -56,8 +57,8 @@ func operationOf(op string) operation {
 	return dropping
 }
 
-// Probes tells which breakers the outcome of an operation decides on: All is
-// the breaker for all operations on L2, Stores the breaker for stores.
+// Probes are the breakers on which the outcome of an operation decides: All is the
+// breaker for all operations on L2, Stores the breaker for stores.
 type Probes struct{ All, Stores bool }
 
 // Report counts the outcome of an operation on L2 under ctx, tells the breakers of the
@@ -172,8 +173,9 @@ func (s *Store) well(g *guard, k operation) {
 }
 
 // report tells the breaker of a server the outcome of an operation. While L2 as a whole is
-// left alone, this instance may miss the drops of others. While one of several servers is,
-// the others confirm drops, and a drop of its keys is an error for its caller.
+// left alone, this instance may miss the drops of others. While one of several servers is
+// left alone, the others confirm drops, and a drop of its own keys is an error for the
+// caller.
 func (s *Store) report(g *guard, err error, probe bool) {
 	if err == nil && g.all.Calm() && g.broken.Quiet() {
 		return
@@ -186,7 +188,7 @@ func (s *Store) report(g *guard, err error, probe bool) {
 	s.logBreaker(g, g.all, &g.broken, err, isBroken, "strata: circuit breaker of L2 is open", "strata: circuit breaker of L2 is closed")
 }
 
-// suspend calls Options.Suspend if L2 as a whole is left alone, or no longer.
+// suspend calls Options.Suspend when L2 as a whole begins or ceases to be left alone.
 func (s *Store) suspend() {
 	s.suspending.Lock() // so that the last call has the last state
 	defer s.suspending.Unlock()

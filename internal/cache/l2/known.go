@@ -1,7 +1,7 @@
 // Values that a read has already, from L1 or from its last question. L2 is told their
 // IDs, and need not send them.
-// Invariant: a value counts as the one that L2 holds only if L2 was told its ID, in the
-// schema of the cache, and has said that its bytes are the same.
+// Invariant: a value counts as the value in L2 only if L2 was told its ID, in the
+// schema of the cache, and has answered that the bytes are the same.
 
 package l2
 
@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// large is the size in bytes of an encoded value from which it is worth the question
-// whether the value is still the same.
+// large is the size in bytes from which the question is worth it whether an encoded
+// value is still the same.
 const large = 4 << 10
 
 // lately is the number of smaller values in a row after which no large ones are expected.

@@ -113,7 +113,7 @@ func (s *Store) tags(ctx context.Context, tags []string) (known []remote.Tag, er
 	return known, s.meter.end(ctx, GetTags, begun, err)
 }
 
-// get asks a view of the tier for values, of which those with the IDs known need not be sent.
+// get asks a view of the tier for values. Values with the IDs in known need not be sent.
 func (s *Store) get(ctx context.Context, view remote.Tier, names []string, known []remote.ID) (held []remote.Held, err error) {
 	known = s.meter.naming(known)
 	begun := time.Now()

@@ -21,8 +21,8 @@ import (
 type Session struct {
 	// Name is the key's name in L2.
 	Name string
-	// Down says that L2 has failed, or that the breaker is open, and that the
-	// session sends no more requests.
+	// Down says that the session sends no more requests, because L2 has failed or the
+	// breaker is open.
 	Down bool
 	// KeyTooLong says that L2 cannot hold the key.
 	KeyTooLong bool
@@ -38,7 +38,7 @@ type Session struct {
 }
 
 // Allowed reports whether the breaker of the key's server lets the session use L2. If
-// not, L2 is Down for it.
+// not, the session is Down.
 func (x *Session) Allowed(s *Store) bool {
 	g := s.guards.at(x.Name)
 	if g == nil || g.all.Calm() {
@@ -150,9 +150,9 @@ func (x *Session) FailedAlone(first *Session, err error) {
 	x.Down, x.KeyTooLong, x.Cancelled = true, errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
 }
 
-// TagDrops asks for the drops of tags, which values of several sessions have, and
-// returns them by tag: those that L2 does not tell are not there. It reports false if none
-// is.
+// TagDrops asks for the drops of tags, which values of several sessions have, and returns
+// them by tag, without the tags of which L2 does not tell. It reports false if it has
+// none.
 func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (drops map[string]remote.Tag, ok bool) {
 	if s.can.tag == nil {
 		return nil, true

@@ -2,8 +2,8 @@ package ledger
 
 import "github.com/strata-cache/strata/remote"
 
-// Digest returns a number that positions share only if they are equal, but for
-// one chance in 2^64.
+// Digest returns a number for p: equal positions have the same, different ones
+// share it with a chance of one in 2^64.
 func Digest(p remote.Position) uint64 {
 	d := mix(hashString(p.Epoch), 0, 0) ^
 		mixCount(countDrops, p.Drops) ^ mixCount(countExpiries, p.Expiries) ^ mixCount(countClock, p.Clock)

@@ -15,8 +15,8 @@ const (
 	maxPublishers = 256
 )
 
-// Floods delays drops of everything of which one publisher sends too many: each
-// costs every instance its L1. The zero Floods has seen none. It is safe for
+// Floods delays drops of everything if one publisher sends too many: each costs
+// every instance its L1. The zero Floods has seen none. It is safe for
 // concurrent use.
 type Floods struct {
 	mu sync.Mutex // guards below

@@ -40,8 +40,8 @@ func (v Verdict) And(w Verdict) Verdict {
 	return max(v, w)
 }
 
-// Both returns the verdict on an entry of which v and w are true, and since when
-// the entry is stale or suspect. Each of v and w has such a time.
+// Both returns the verdict on an entry of which v and w are true, and the time
+// since which the entry is stale or suspect. since belongs to v, wSince to w.
 func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
 	if w > v {
 		since = wSince
@@ -91,9 +91,9 @@ type lanes struct {
 // lower stamp has to be judged. A flight registered now gets it as its stamp.
 func (l *Ledger) Watermark() uint64 { return l.Generation.Load() }
 
-// Judge says how an entry with this stamp may be used, its tags apart, and since
-// when it is stale or suspect. A valid entry may be given the stamp next. laneOf is
-// asked for the entry's lane if the verdict depends on it.
+// Judge returns the verdict on an entry with this stamp, its tags apart, and the
+// time since which it is stale or suspect. A valid entry may be given the stamp
+// next. laneOf is asked for the entry's lane if the verdict depends on it.
 func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint64, since int64) {
 	next = l.Generation.Load() // before the watermarks, which are set first
 	if l.Invalidates(stamp) {

@@ -91,10 +91,10 @@ func (l *Ledger) notBehind(p remote.Position) remote.Position {
 	return p
 }
 
-// Check notes where the position p of the tier differs from the known one. The
-// messages about the difference may be on their way: [Ledger.Settle], which is
-// called after their time, makes the lanes suspect that no message has explained.
-// Check reports whether there is a difference to settle.
+// Check notes the lanes in which the position p of the tier differs from the
+// known one. The messages about the difference may be on their way:
+// [Ledger.Settle], called after their time, makes the lanes without an
+// explanation suspect. Check reports whether there is a difference to settle.
 func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -70,8 +70,9 @@ func (t *tags) suspectAll(now int64) {
 	t.generation.Add(1)
 }
 
-// JudgeTags says how an entry with these tags and this tag stamp may be used, and
-// since when it is stale or suspect. A valid entry may be given the tag stamp next.
+// JudgeTags returns the verdict on an entry with these tags and this tag stamp, and
+// the time since which it is stale or suspect. A valid entry may be given the tag
+// stamp next.
 func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64, since int64) {
 	t := &l.tags
 	next = t.generation.Load()

@@ -17,8 +17,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// maxPassed is the number of changes of lane versions that a witness remembers. Later
-// ones it does not cover.
+// maxPassed is the number of changes of lane versions that a witness remembers. It
+// covers no later ones.
 const maxPassed = 1 << 16
 
 // Witness remembers in which order lanes came to their versions here, since it began.

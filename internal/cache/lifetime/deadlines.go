@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Deadlines are the ends of the [Bound]s that run. The time is the same for all, so
-// that they end in the order of their begin: a list, and one timer for its first,
-// which is set anew only when it has fired.
+// Deadlines are the ends of the running [Bound]s. The time is the same for all, so they
+// end in the order of their begin: a list, and one timer for its first, set anew only
+// after it has fired.
 //
 // States of a Bound: outside, in the list.
 //
@@ -77,7 +77,8 @@ func (l *Deadlines) add(b *Bound) {
 	}
 }
 
-// atMost returns the time until the timer has to fire, if the first has that time left.
+// atMost returns the time until the timer has to fire, if the first Bound has the time
+// left.
 func (l *Deadlines) atMost(left time.Duration) time.Duration {
 	if l.long == 0 {
 		return left
@@ -157,7 +158,7 @@ func (l *Deadlines) next() *Bound {
 	return b
 }
 
-// Close stops the timer. Bounds that still run are not ended. Of nil it does nothing.
+// Close stops the timer. Bounds that still run are not ended. It does nothing for nil.
 func (l *Deadlines) Close() {
 	if l == nil {
 		return

@@ -111,7 +111,7 @@ func (s *Scope) context() context.Context {
 	return s.made.Context
 }
 
-// Deadline reports that a Scope has none.
+// Deadline reports that a Scope has no deadline.
 func (s *Scope) Deadline() (deadline time.Time, ok bool) { return deadline, false }
 
 // Done returns a channel, closed at the end of the Scope.

@@ -67,7 +67,8 @@ func (b *Background) remove(m *begun) {
 	}
 }
 
-// Close keeps further functions from running. Wait waits for those that run.
+// Close keeps further functions from running. Wait waits for the running
+// ones.
 func (b *Background) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

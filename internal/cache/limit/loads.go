@@ -169,8 +169,8 @@ func (l *Loads) leave(t *turn) {
 }
 
 // pass lets t run beyond the bound, unless it was given a slot meanwhile. It
-// returns the function that gives that slot back; beyond the bound it does
-// nothing.
+// returns the function that gives the slot back; beyond the bound this
+// function does nothing.
 func (l *Loads) pass(t *turn) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

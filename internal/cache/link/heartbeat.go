@@ -123,8 +123,8 @@ func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 	return text, text != "" && text == l.settled
 }
 
-// overdue plans a comparison with the tier if messages have not arrived in time
-// that a heartbeat was ahead of.
+// overdue plans a comparison with the tier if the messages announced by a heartbeat
+// ahead have not arrived in time.
 func (l *Link) overdue(now int64) {
 	if l.take(&l.due.overdue, now) && l.o.Generation.Overdue() {
 		l.mu.Lock()
@@ -167,7 +167,7 @@ func (l *Link) unanswered(err error) {
 	}
 }
 
-// compare compares the known position with the tier's. A lane that differs becomes
+// compare compares the known position with the tier's. A differing lane becomes
 // suspect unless messages explain the difference in time.
 func (l *Link) compare(p remote.Position) {
 	now := l.o.Now()
@@ -183,7 +183,8 @@ func (l *Link) compare(p remote.Position) {
 	}
 }
 
-// settle makes the lanes suspect that no message has explained in time.
+// settle makes the pending lanes suspect, unless a message has explained them in
+// time.
 func (l *Link) settle(now int64) {
 	if !l.take(&l.due.settle, now) {
 		return

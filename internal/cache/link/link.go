@@ -37,7 +37,8 @@ const (
 	// SilentAfter is the time without an event after which a bus counts as silent
 	// although it is connected.
 	SilentAfter = 3 * time.Second
-	// joinWithin is how long Join waits, joinPoll how often it looks.
+	// joinWithin is the time for which Join waits, joinPoll the time between two of its
+	// looks.
 	joinWithin = 3 * time.Second
 	joinPoll   = 10 * time.Millisecond
 	// settleAfter is the time for messages to arrive that explain the tier's
@@ -46,7 +47,7 @@ const (
 	// overdueAfter is the time for messages to arrive that a heartbeat from another
 	// server has overtaken.
 	overdueAfter = 500 * time.Millisecond
-	// verifyWithin is how long the tier may take to tell its position after a
+	// verifyWithin is the time in which the tier must tell its position after a
 	// heartbeat with an unknown digest.
 	verifyWithin = 2 * time.Second
 	// firstRetry and lastRetry are the pauses between attempts to learn the
@@ -69,8 +70,8 @@ type Options struct {
 	Confirms bool
 	// Position asks the tier how far drops have come; nil if it does not know.
 	Position func(ctx context.Context) (remote.Position, error)
-	// Changes tells whether anything was dropped since a position was asked
-	// for, as [remote.Announcer] has it; nil if the tier cannot tell.
+	// Changes is the Changes of a [remote.Announcer]: its text differs if anything was
+	// dropped since a position was asked for; nil if the tier cannot tell.
 	Changes func(ctx context.Context) (string, error)
 	// Recheck makes the tier read its namespace state again. Optional.
 	Recheck func()
@@ -78,8 +79,8 @@ type Options struct {
 	FenceAll func()
 	// Apply carries out a message, other than a drop of everything, in L1, or answers it.
 	Apply func(m *remote.Message)
-	// Mine reports whether a message is of this instance and its own call has carried
-	// it out.
+	// Mine reports whether a message comes from this instance, and its call has carried
+	// it out here.
 	Mine func(m *remote.Message) bool
 	// Joined is called when the link has become connected. Optional; it may wait for as long
 	// as a request.
@@ -91,10 +92,10 @@ type Options struct {
 	// Now returns the time, Hits the number of hits so far.
 	Now  func() int64
 	Hits func() uint64
-	// Patience is for how long L1 is used after the first message that may be
+	// Patience is the time for which L1 is used after the first message that may be
 	// lost.
 	Patience time.Duration
-	// Strict says that L1 counts as empty after that.
+	// Strict says that L1 counts as empty after Patience.
 	Strict bool
 	// Timeout bounds each request of the link.
 	Timeout time.Duration
@@ -284,8 +285,8 @@ func (l *Link) Suspend(yes bool) {
 	l.wake()
 }
 
-// leave makes a change of the state that may end the phase connected, from which
-// time on messages may be lost.
+// leave makes a change of the state that may end the phase connected. From then on
+// messages may be lost.
 func (l *Link) leave(change func(*state)) {
 	hits := l.o.Hits()
 	l.mu.Lock()

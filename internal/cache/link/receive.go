@@ -46,7 +46,7 @@ func (l *Link) arrived(now int64) {
 	}
 }
 
-// receive handles one message. One of an unknown kind could not be read.
+// receive handles one message. A message of an unknown kind counts as unreadable.
 func (l *Link) receive(m *remote.Message, now int64) {
 	if m.Kind < remote.Dropped || m.Kind > remote.Answered {
 		l.unreadable.Add(1)

@@ -62,7 +62,7 @@ type timers struct {
 	join           int64 // ask for the position, to be connected
 	heartbeat      int64 // send a heartbeat, unless another instance's arrives
 	logUnconnected int64 // log that the bus has never connected
-	settle         int64 // lanes whose versions no message explains become suspect
+	settle         int64 // lanes with unexplained versions become suspect
 	overdue        int64 // the messages announced by a heartbeat ahead must have arrived
 	drop           int64 // apply a delayed drop of everything
 	expire         int64 // apply a delayed expiry of everything
@@ -150,7 +150,7 @@ func (s *state) lose(since int64) {
 	}
 }
 
-// completeUntil is the time until which every message has arrived.
+// completeUntil returns the time until which every message has arrived.
 func (s *state) completeUntil() int64 {
 	if s.lostAt != 0 {
 		return s.lostAt
@@ -197,7 +197,7 @@ func (s *state) unexplained(now int64) bool { return now-s.unknownAt >= int64(ve
 func (s *state) loseUnexplained() { s.lose(max(1, s.unknownAt-int64(SilentAfter))) }
 
 // unverified notes that the tier has not told its position for a comparison. It
-// returns true if the link must not count as connected any longer.
+// returns true if the link must cease to count as connected.
 func (s *state) unverified(now int64) (over bool) {
 	s.verify = true
 	if !s.unexplained(now) {
@@ -218,7 +218,7 @@ func (s *state) delayHeartbeat(now int64, every time.Duration) {
 	s.due.heartbeat = now + int64(every) + rand.Int64N(int64(every/4))
 }
 
-// next is the time of the next action.
+// next returns the time of the next action.
 func (s *state) next(now int64, patience time.Duration) int64 {
 	first := now + int64(heartbeatEvery)
 	at := func(t int64) {

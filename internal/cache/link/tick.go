@@ -1,4 +1,4 @@
-// The goroutine of a link: it performs the actions whose time has come, and joins.
+// The goroutine of a link: it performs the due actions, and joins.
 //
 // States: silent, joining, connected; doc.go draws them, state.go moves between them.
 //

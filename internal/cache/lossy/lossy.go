@@ -115,7 +115,7 @@ func (s *search) alikeWhenZero(a, b reflect.Type) (alike bool) {
 	return err == nil && string(x) == string(y)
 }
 
-// below is the begin of the paths of the fields of a struct at path.
+// below returns the beginning of the paths of the fields of a struct at path.
 func below(path string) string {
 	if path == "" {
 		return ""
@@ -201,7 +201,7 @@ func (s *search) shadowed(t reflect.Type, path string) {
 	}
 }
 
-// loseShadowed loses all but the one that wins among fields of a name.
+// loseShadowed loses all fields of a name but the winner.
 func (s *search) loseShadowed(all []shadow) {
 	before := func(a, b shadow) int {
 		if a.depth == b.depth && a.tagged != b.tagged {

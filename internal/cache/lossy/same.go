@@ -51,7 +51,7 @@ func (s *Values) same(a, b reflect.Value, depth int) bool {
 	return a.Equal(b)
 }
 
-// sameElements compares slices, of which an empty one is equal to nil, or arrays.
+// sameElements compares slices or arrays. An empty slice is equal to nil.
 func (s *Values) sameElements(a, b reflect.Value, depth int) bool {
 	if a.Len() != b.Len() {
 		return false

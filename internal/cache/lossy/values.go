@@ -15,18 +15,19 @@ type Rules struct {
 	Format
 	// Decodes are the interfaces of types that decode themselves.
 	Decodes []reflect.Type
-	// Encode encodes v, which is a part that encodes itself, or a map of the keys of one,
-	// and Decode reads that into the value behind a pointer, as another program does.
+	// Encode encodes v: a part that encodes itself, or a map with the keys of such a map.
+	// Decode reads the result into the value behind a pointer, as another program does.
 	Encode func(v reflect.Value) ([]byte, error)
 	Decode func(data []byte, to reflect.Value) error
-	// MaxDepth is how many structs, maps, lists and interfaces may be in each other.
+	// MaxDepth bounds the nesting of structs, maps, lists and interfaces.
 	MaxDepth int
 
 	// JSON: a time has no seconds in its zone, null is a nil of any depth, an interface
 	// holds the types that a decoder chooses, the elements of a map have no addresses,
 	// and keys are texts.
 	JSON bool
-	// SkipsZero says that a field that points to a zero value is left out.
+	// SkipsZero says that the encoding leaves out a field with a pointer to a zero
+	// value.
 	SkipsZero bool
 }
 
@@ -90,11 +91,11 @@ type node struct {
 
 func (n *node) plain() bool { return n.done && n.check == nil }
 
-// walk is one Check on its way, of a value that may be deeper than its type; nil for
-// another one.
+// walk is one running Check of a value that may be deeper than its type; nil for any
+// other value.
 type walk struct{ depth, pointers, parts, most int }
 
-// enter counts a part that others are in.
+// enter counts a part with parts inside.
 func (w *walk) enter() *Change {
 	if w == nil {
 		return nil
@@ -170,8 +171,9 @@ type planner struct {
 	known *sync.Map // of *Values, of the types in interfaces
 }
 
-// place is a type, whether values there have addresses, and whether they are embedded,
-// so that methods of theirs do not encode them.
+// place is a type, with two properties of the values there: whether they have
+// addresses, and whether they are embedded, so that their own methods do not encode
+// them.
 type place struct {
 	of                  reflect.Type
 	addressed, embedded bool
@@ -290,7 +292,7 @@ func checkTime(_ *walk, v reflect.Value) *Change {
 	return nil
 }
 
-// pointer checks pointers. One to a nil becomes a nil itself.
+// pointer checks pointers. A pointer to a nil becomes a nil itself.
 func (b *planner) pointer(t reflect.Type, embedded bool) func(*walk, reflect.Value) *Change {
 	elem := b.node(place{t.Elem(), true, embedded})
 	nullable := b.JSON && isNilable(t.Elem().Kind())
@@ -402,8 +404,8 @@ func (b *planner) keepsKeys(v reflect.Value) bool {
 	return true
 }
 
-// refers reports whether a value of t may refer to another, so that a copy of both is not
-// equal to it.
+// refers reports whether a value of t may refer to another value, so that a copy of both
+// is not equal to the original.
 func refers(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan, reflect.UnsafePointer:

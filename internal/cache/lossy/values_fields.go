@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// step is a field of a struct to be checked.
+// step is a field of a struct to check.
 type step struct {
 	*node
 	at   int
@@ -15,8 +15,8 @@ type step struct {
 	// points to zero.
 	omits omission
 	skips bool
-	// unset says that a decoder cannot make the value behind the field, and usual that none
-	// of these says anything.
+	// unset says that a decoder cannot make the value behind the field, and usual that
+	// omits, skips and unset are all empty.
 	unset, usual bool
 }
 

@@ -1,5 +1,5 @@
-// Counts how often a load brings another value than the one that the cache had
-// of the key, and how often an equal one.
+// Counts the loads that bring another value than the cache had of the key, and the loads that bring
+// an equal one.
 //
 // How values are compared depends on their type, and is decided once for each cache:
 //
@@ -7,10 +7,11 @@
 //   - numbers, strings and booleans, arrays and structs of these: with ==
 //   - slices of bytes: byte by byte
 //   - others, with an L2: by their encoded bytes, of which L2 has the old ones and gets the new ones
-//   - others, without an L2: by their encoded bytes, one in [Every], if there is a codec for them
+//   - others, without an L2: by their encoded bytes, one load in [EveryChange], if there is a codec
+//     for them
 //
-// Pointers are not compared with ==, since a load returns a new one each time. An encoding in which
-// equal values differ, as one that writes maps in any order, makes them changed.
+// Pointers are not compared with ==, since a load returns a new one each time. If an encoding
+// differs for equal values, because it writes maps in any order, they count as changed.
 //
 // Invariant: a load of a key without a previous value costs nothing, and no load of a cache with an
 // L2 encodes a value that it would not have encoded anyway.
@@ -26,14 +27,14 @@ import (
 	"github.com/strata-cache/strata/internal/cache/envelope"
 )
 
-// EveryChange is the number of loads of which one is compared, and counted as so many, if values have to be
-// encoded for that.
+// EveryChange: if a comparison has to encode values, one in this number of loads is compared, and
+// counted as so many.
 const EveryChange = 16
 
 // Changes counts the loads of one cache. Create it with [NewChanges]. It is safe for concurrent use.
 type Changes[V any] struct {
 	equal  func(a, b *V) bool                    // nil: values are compared by their encoded bytes
-	sums   bool                                  // of those that L2 has
+	sums   bool                                  // values are compared by the Sums of the bytes in L2
 	encode func(dst []byte, v V) ([]byte, error) // without an L2; nil: not at all
 	seed   maphash.Seed                          // of sums
 
@@ -41,8 +42,8 @@ type Changes[V any] struct {
 	changed, unchanged atomic.Uint64
 }
 
-// NewChanges returns a Counter. l2 says that there is an L2, encodes that values may be encoded, by encode,
-// without one.
+// NewChanges returns a Changes. l2 says that there is an L2. encodes says that encode may encode
+// values if there is none.
 func NewChanges[V any](l2, encodes bool, encode func(dst []byte, v V) ([]byte, error)) *Changes[V] {
 	c := &Changes[V]{equal: equalOf[V](), seed: maphash.MakeSeed()}
 	switch {
@@ -83,8 +84,8 @@ func (c *Changes[V]) Loaded(old, now *V, sum uint64, sealed []byte) {
 	}
 }
 
-// turn reports whether the next load is compared: one of each Every, at a place that differs, so that
-// it is not always the same key of a batch.
+// turn reports whether the next load is compared: one of each EveryChange, at a varying place, so
+// that it is not always the same key of a batch.
 func (c *Changes[V]) turn() bool {
 	n := c.turns.Add(1) - 1
 	return n%EveryChange == n/EveryChange*0x9e3779b97f4a7c15>>60

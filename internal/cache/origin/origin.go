@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// width is the time of one slot. Failures are counted over recent slots, slow loads
-	// over longer ones, since they take long to end.
+	// width is the time of one slot, in nanoseconds. Failures are counted over a few
+	// recent slots, slow loads over more, since they take long to end.
 	width  = int64(2 * time.Second)
 	recent = 5
 	longer = 15
@@ -103,7 +103,7 @@ func (s *state) news(now int64) logthrottle.Line {
 // over reports whether the log has to say that the state has ended.
 func (s *state) over(now int64) bool { return !s.bad && s.lines.Next(false, now) == logthrottle.Ends }
 
-// lasts is for how long the state has been bad; 0 if it is not.
+// lasts returns the time for which the state has been bad; 0 if it is not bad.
 func (s *state) lasts(now int64) time.Duration {
 	if !s.bad {
 		return 0
@@ -256,8 +256,8 @@ func (g *Origin) inARow(now int64) bool {
 	return g.row >= 3 && 2*wrong >= quick+slow+wrong
 }
 
-// overlong notes at now that a load which began at some time has not ended, or only now,
-// after it has become slow.
+// overlong notes at now that a load, begun at the given time, is slow: it runs on, or
+// has ended just now.
 func (g *Origin) overlong(now, begun int64) {
 	g.at(now).slow.Add(1)
 	g.mu.Lock()
@@ -277,8 +277,8 @@ func (g *Origin) overlong(now, begun int64) {
 	}
 }
 
-// Read returns for how long loads have failed and been slow until now; 0 while they are
-// not, and when no load has ended for so long that it is not known any more.
+// Read returns the times for which loads have failed and been slow until now. A time is
+// 0 if loads are well, and if no load has ended for so long that their state is unknown.
 func (g *Origin) Read(now int64) (failing, slow time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

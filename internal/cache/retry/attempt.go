@@ -21,7 +21,8 @@ import (
 // or the queue's context ends. After a failed attempt it pauses.
 func (q *Queue) run(pause time.Duration) {
 	for q.wait(pause) {
-		// The failure of one server holds up no other kind of drops, which may be of others.
+		// The failure of one server holds up no other kind of drops, which may concern other
+		// servers.
 		for failed, again := 0, true; again && failed < kinds; {
 			var confirmed bool
 			if confirmed, again = q.attempt(); confirmed {
@@ -106,8 +107,8 @@ func (w *work) part(errs remote.KeyErrors, failed bool) (some work) {
 }
 
 // attempt tries some of the pending drops, and reports whether the tier confirmed them, and
-// whether another attempt is worth it now: it did, or one of its servers failed. It reports
-// false if nothing is pending.
+// whether another attempt is worth it now: after a confirmation, and after the failure of
+// one of several servers. It reports false twice if nothing is pending.
 func (q *Queue) attempt() (confirmed, again bool) {
 	ctx, cancel := remote.WithTimeout(q.ctx, q.o.Timeout)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// fleet is a tier over the servers a and b. A key and a tag begin with the name of theirs.
+// fleet is a tier over the servers a and b. A key and a tag begin with the name of their
+// server.
 type fleet struct {
 	mu   sync.Mutex
 	dead map[string]bool

@@ -51,7 +51,8 @@ func (p *pending) len() int {
 // many reports whether the drops of more than most keys and tags are in the set.
 func (p *pending) many(most int) bool { return len(p.keys)+len(p.tags) > most }
 
-// addKeys adds drops of keys. A drop of everything takes in those without a hold.
+// addKeys adds drops of keys. A pending drop of everything takes in the drops
+// without a hold.
 func (p *pending) addKeys(drops []remote.Drop, now time.Time) {
 	covered := p.coverByAll(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 }))
 	for i := range drops {
