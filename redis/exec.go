@@ -9,11 +9,11 @@ import (
 
 // Errors of transactions, in the chain of the error of a call.
 var (
-	// ErrChanged says that a key that [Client.Watch] was to watch has changed:
+	// ErrChanged is in the chain if a key watched by [Client.Watch] has changed:
 	// nothing was executed.
 	ErrChanged = errors.New("redis: transaction: a watched key has changed")
-	// ErrAborted says that the server refused a command, or the transaction:
-	// nothing was executed. The [*Error] is in the chain too.
+	// ErrAborted is in the chain if the server refused a command, or the
+	// transaction: nothing was executed. The [*Error] is in the chain too.
 	ErrAborted = errors.New("redis: transaction: aborted")
 )
 

@@ -71,8 +71,8 @@ func serverError(text []byte) *Error {
 // be had in time. It wraps the reason, such as context.Canceled, io.EOF or
 // [ErrProtocol]. The connection is gone.
 type ConnError struct {
-	// Op is the operation: wait, dial, greet, write or read; or route, which is
-	// to find the node of a cluster.
+	// Op is the operation: wait, dial, greet, write or read; or route, the
+	// search for the node of a cluster.
 	Op string
 	// Sent says that the server may have executed a command of the call.
 	Sent bool

@@ -85,7 +85,7 @@ func (c *Client) SSubscribe(ctx context.Context, channels ...string) (*Subscript
 	return c.subscribe(ctx, "SSUBSCRIBE", slot, channels, false)
 }
 
-// subscribe begins a subscription. joins says that further channels are to join.
+// subscribe begins a subscription. joins says that further channels will join.
 func (c *Client) subscribe(ctx context.Context, command string, slot int, channels []string, joins bool) (*Subscription, error) {
 	if len(channels) == 0 {
 		return nil, errNoChannels

@@ -46,8 +46,8 @@ type Batch[K comparable, V any] struct {
 }
 
 // Batch registers the caller with the flights of keys, which are all different. It
-// joins the flights under way, and leads the others until each has landed. Some keys,
-// or all, are refused if the group is closed, or ctx belongs to a load of theirs.
+// joins the flights under way, and leads the others until each has landed. A key is
+// refused if the group is closed, or ctx belongs to a load of the key.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
 	b := &Batch[K, V]{
 		g: g, spare: make([]Flight[K, V], len(keys)), Led: make([]*Flight[K, V], 0, len(keys)),

@@ -28,7 +28,7 @@ func (h hold) stop() {
 	}
 }
 
-// Hold takes the right to store from the flights of key that run, and from those
+// Hold takes the right to store from the running flights of key, and from the flights
 // that begin within d, or before the end of a longer hold. Writes may store. Hold returns
 // true if no hold of key was known to last until now.
 func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {

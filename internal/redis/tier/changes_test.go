@@ -87,7 +87,7 @@ func TestChangesOfAClusterAreThoseOfAllServers(t *testing.T) {
 }
 
 // TestVersionsOfASlotOnItsWaySettleNothing: the server to which a slot moves need not
-// be known to serve anything, so that nobody asks it for its changes.
+// be known to serve anything, so that Changes does not ask it.
 func TestVersionsOfASlotOnItsWaySettleNothing(t *testing.T) {
 	for _, at := range []string{"word", "lane"} {
 		synctest.Test(t, func(t *testing.T) {
