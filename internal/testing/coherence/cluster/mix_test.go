@@ -22,7 +22,7 @@ func (o *simOptions) mixes(d *dice) {
 	o.keys, o.steps = []string{"a", "b", "c"}, o.steps+2
 	o.tagged, o.cancels = d.chance(600), d.chance(300)
 	// An instance without news of a hold, or an L2 that lost the hold, may store loads
-	// during it: see docs/decisions.md.
+	// during it: see docs/decisions/agreement.md.
 	o.holds = d.chance(600) && !o.silent
 	if o.holds {
 		o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false
