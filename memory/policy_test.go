@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/sim"
 	"github.com/strata-cache/strata/memory"
 )
@@ -39,11 +40,19 @@ func traces(n int) (all []*sim.Trace) {
 	return all
 }
 
+// capacities are the bounds of caches that traces are run on: with -short one of them.
+func capacities() []int {
+	if testing.Short() {
+		return []int{1000}
+	}
+	return []int{50, 1000, 4000}
+}
+
 // TestHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards and
 // its hash table, with a simulator of one queue.
 func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 	for _, tr := range traces(100_000) {
-		for _, n := range []int{50, 1000, 4000} {
+		for _, n := range capacities() {
 			t.Run(fmt.Sprint(tr.Name, " ", n), func(t *testing.T) {
 				c := mustNew(t, memory.Options[uint64, uint64]{MaxEntries: n})
 				p, err := sim.New("a3fifo", n, tr)
@@ -62,7 +71,7 @@ func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 // TestPoliciesHitWhatTheirSimulatorsHit compares single requests: caches with one
 // shard decide exactly as the simulators do.
 func TestPoliciesHitWhatTheirSimulatorsHit(t *testing.T) {
-	all := traces(15_000)
+	all := traces(kit.Rounds(15_000))
 	for policy, name := range map[memory.Policy]string{memory.LRU: "lru", memory.LFU: "cachelfu", memory.FIFO: "fifo"} {
 		for _, tr := range all {
 			for _, n := range []int{1, 2, 50, 1000} {
@@ -88,7 +97,7 @@ func agree(t *testing.T, policy memory.Policy, name string, n int, tr *sim.Trace
 
 func TestRandomHitsAsOftenAsItsSimulator(t *testing.T) {
 	for _, tr := range traces(50_000) {
-		for _, n := range []int{50, 1000, 4000} {
+		for _, n := range capacities() {
 			c := mustNew(t, memory.Options[uint64, uint64]{MaxEntries: n, Policy: memory.Random})
 			p, err := sim.New("random", n, tr)
 			if err != nil {

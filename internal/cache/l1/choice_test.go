@@ -189,9 +189,9 @@ func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
 		want            int // entries that one store has evicted
 	}{
 		{2048, 0, 0.25, 512},
-		{int64(kit.Rounds(20_000)), 0, 0.1, kit.Rounds(2000)},
-		{0, int64(kit.Rounds(30_000)), 0.5, kit.Rounds(5000)}, // each entry weighs 3
-		{int64(kit.Rounds(20_000)), int64(kit.Rounds(300_000)), 0.001, kit.Rounds(20)},
+		{20_000, 0, 0.1, 2000},
+		{0, 30_000, 0.5, 5000}, // each entry weighs 3
+		{20_000, 300_000, 0.001, 20},
 	} {
 		for _, p := range policies {
 			t.Run(fmt.Sprintf("%+v %v", x, p), func(t *testing.T) {

@@ -121,7 +121,7 @@ func TestPresentEntryIsAlwaysFound(t *testing.T) {
 	}
 	for g := range 2 {
 		writers.Go(func() {
-			for round := range 4 {
+			for round := range kit.Rounds(4) {
 				base := (g+1)*1_000_000 + round*100_000
 				for k := range 8000 {
 					c.Set(forever(base+k, 0), 1)
