@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/roster"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -250,7 +251,8 @@ func TestTheSameListClosesNothing(t *testing.T) {
 	}
 }
 
-// TestListsChangeUnderCalls: no call fails while the list is replaced again and again.
+// TestListsChangeUnderCalls: no call fails while the list is replaced again and again, also
+// after some seconds. With -short every fourth of the waits has its turn.
 func TestListsChangeUnderCalls(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -275,7 +277,7 @@ func TestListsChangeUnderCalls(t *testing.T) {
 				}
 			})
 		}
-		for i := range 60 {
+		for i := 0; i < 60; i += 60 / kit.Rounds(60) {
 			if err := c.SetServers(t.Context(), q.servers[:1+i%3]); err != nil {
 				t.Error(err)
 			}
