@@ -161,3 +161,24 @@ func TestAnAnswerFromBeforeRecheckIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestClockThatWasAskedForBeforeRecheckIsKnown has a message arrive while the first lease of an
+// instance is on its way: its value with tags must not count as dropped.
+func TestClockThatWasAskedForBeforeRecheckIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, one, other := pair(t)
+		m.After = func(c *casmodel.Call) {
+			if len(c.Adds) > 0 && strings.HasSuffix(c.First(), ":c") {
+				one.Recheck()
+			}
+		}
+		lease := acquire(t, one, "k").Lease
+		m.After = nil
+		if _, err := one.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("v"), Fresh: life, Left: life, Lease: lease, Tags: []string{"t"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if is := tagsOf(t, other, "t"); is.Dropped > lease.Clock {
+			t.Errorf("the tag was dropped at %d, the lease has clock %d", is.Dropped, lease.Clock)
+		}
+	})
+}

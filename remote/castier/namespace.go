@@ -362,7 +362,9 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint6
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tags.keep(ticket, asked, max(sums[0], n.tags.value))
+	// A clock from before a recheck is asked for again, and known all the same.
+	n.tags.value = max(sums[0], n.tags.value)
+	n.tags.keep(ticket, asked, n.tags.value)
 	return sums[0], seen, nil
 }
 
