@@ -202,17 +202,17 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	c.nameTags(&o, key, v)
 	left := c.life(&o)
 	if c.l2.HasTier() {
-		left = min(left, c.jittered(UnconfirmedTTL))
+		left = min(left, c.births.Jittered(UnconfirmedTTL))
 	}
 	weight, ok := c.weigh(key, v)
 	if !ok || c.checkKey(key) != nil || left <= 0 || c.callError(&o) != nil {
 		return
 	}
 	from := g.begun
-	from.tags, from.own = o.tags, o.own
+	from.Tags, from.Own = o.tags, o.own
 	now := c.memory.Now()
-	e := c.entry(now, key, v, left, left, from, record{born: now})
-	if c.tagsDropped(e) {
+	e := c.near.New(now, key, v, left, left, from, record{Born: now})
+	if c.near.TagsDropped(e) {
 		return
 	}
 	c.mark(e)
@@ -220,10 +220,10 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	kept := false
 	g.batch.Fill(key, func() {
 		old, _ := c.memory.Peek(key)
-		known, _ := c.negatives.Peek(key)
-		if old == nil && (known == nil || !known.Value.notFound) {
+		known, _ := c.near.Negatives.Peek(key)
+		if old == nil && (known == nil || !known.Value.NotFound) {
 			removed, kept = c.memory.Set(e, weight)
-			c.negatives.Delete(key)
+			c.near.Negatives.Delete(key)
 		}
 	})
 	c.memory.Notify(removed)

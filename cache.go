@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/internal/cache/lifetime"
@@ -36,17 +38,14 @@ import (
 type Cache[K comparable, V any] struct {
 	// The hit path reads these. An entry with a Stamp below the watermark of
 	// generation has to be judged before it is served.
-	memory *l1.Cache[K, held[V]]
+	memory *l1.Cache[K, local.Held[V]]
 	core
-	// look are the flags of every entry.
-	look     uint64
+	near     local.Store[K, V] // memory, with the entries about keys that have no value
 	compared *origin.Changes[V]
 	encoding codec.Codec[V] // that of L2, or the one that it would have
 	names    keyname.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
-	// negatives are about keys that have no value.
-	negatives *l1.Cache[K, negative]
-	drops     *drops.Log // of a cache without a bus; nil with one
+	drops    *drops.Log       // of a cache without a bus; nil with one
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
@@ -103,7 +102,8 @@ type loading struct {
 	leaders   sync.Pool           // of *leader[K, V]
 	slabs     sync.Pool           // of *[]read[K, V], zero; for batches
 	origin    *origin.Origin
-	texts     bool // keys are strings
+	births    expiry.Births // of their values
+	texts     bool          // keys are strings
 }
 
 const (
@@ -131,21 +131,18 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	s.Logger = slog.New(c.journal.Handler(c.callbacks.Log.Handler(s.Logger.Handler())))
 	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})
-	c.memory = l1.New(l1.Config[K, held[V]]{
+	c.memory = l1.New(l1.Config[K, local.Held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
-		Policy:     o.Memory.Policy,
+		Policy:     evict.Policy(o.Memory.Policy),
 		EvictShare: o.Memory.EvictShare,
 		IdleTTL:    o.IdleTTL,
 		Notify:     c.evicted(),
 	})
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
-	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
+	c.startNear()
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
-	}
-	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
-		c.look = expiry.Closely
 	}
 	c.compared = origin.NewChanges(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
@@ -166,6 +163,25 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	return c, nil
 }
 
+// startNear makes L1 as the cache uses it, around the engine.
+func (c *Cache[K, V]) startNear() {
+	o := &c.o
+	c.births = expiry.Births{TTL: o.TTL, Jitter: o.Jitter, Hashed: o.Memory.DetectMutation}
+	c.near = local.Store[K, V]{
+		Values: c.memory, Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
+		Births: c.births, Pace: local.Pace{At: o.RefreshAt, Spread: o.RefreshSpread, Mean: c.counts.latency.Mean},
+		Lane: c.laneOf, Longest: c.memoryTTL, ErrorTTL: o.ErrorTTL, Reports: o.Hooks.Evict != nil,
+		MaxEntries: o.Memory.MaxEntries, MaxWeight: o.Memory.MaxWeight,
+		Windows: func(own *expiry.Own) (revalidate, onError time.Duration) {
+			s := c.windows(own)
+			return s.WhileRevalidate, s.OnError
+		},
+	}
+	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
+		c.near.Flags = expiry.Closely
+	}
+}
+
 // start makes what the cache has beside L1 and flights. now is the clock of L1, f
 // that of the values in L2.
 func (c *core) start(now func() int64, f form) {
@@ -180,7 +196,7 @@ func (c *core) start(now func() int64, f form) {
 	c.open, c.end = context.WithCancel(context.Background())
 	c.generation.OnInvalidateAll = c.wakePurger
 	c.l2 = l2.New(c.l2Options(&f))
-	for _, what := range append(advice(s), f.advice()...) {
+	for _, what := range append(checked(s).Advice(), f.advice...) {
 		s.Logger.Warn("strata: options: "+what, slog.String("cache", s.Name))
 	}
 }
@@ -218,8 +234,8 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // closed cache has no entries.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for e := range c.fresh() {
-			if !yield(e.Key, c.clone(e.Value.value)) {
+		for e := range c.near.Fresh() {
+			if !yield(e.Key, c.clone(e.Value.V)) {
 				return
 			}
 		}
@@ -229,7 +245,7 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 // Keys iterates over the keys of [Cache.All], without the values.
 func (c *Cache[K, V]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for e := range c.fresh() {
+		for e := range c.near.Fresh() {
 			if !yield(e.Key) {
 				return
 			}
@@ -247,46 +263,13 @@ func (c *Cache[K, V]) Keys() iter.Seq[K] {
 // out others.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for _, e := range c.hottest(n) {
+		for _, e := range c.near.Hottest(n) {
 			// The entry may have been dropped or replaced since.
-			if now, _ := c.memory.Peek(e.Key); now != nil && c.isFresh(now) && !yield(now.Key, c.clone(now.Value.value)) {
+			if now, _ := c.memory.Peek(e.Key); now != nil && c.near.IsFresh(now) && !yield(now.Key, c.clone(now.Value.V)) {
 				return
 			}
 		}
 	}
-}
-
-// hottest returns up to n fresh entries, the most used first.
-func (c *Cache[K, V]) hottest(n int) (fresh []*entry[K, V]) {
-	for want := n; n > 0; want *= 2 {
-		all := c.memory.Hottest(want)
-		fresh = fresh[:0]
-		for _, e := range all {
-			if len(fresh) < n && c.isFresh(e) {
-				fresh = append(fresh, e)
-			}
-		}
-		if len(fresh) == n || len(all) < want {
-			break
-		}
-	}
-	return fresh
-}
-
-// fresh iterates over the fresh entries.
-func (c *Cache[K, V]) fresh() iter.Seq[*entry[K, V]] {
-	return func(yield func(*entry[K, V]) bool) {
-		for e := range c.memory.All() {
-			if c.isFresh(e) && !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// isFresh reports whether a Get would serve e, which L1 has now, at once.
-func (c *Cache[K, V]) isFresh(e *entry[K, V]) bool {
-	return c.now() < e.Value.FreshUntil(e.Dead) && c.verdictOn(e) == ledger.Valid
 }
 
 // Touch counts as a read of keys for Options.IdleTTL and for the eviction policy of L1,
@@ -294,8 +277,7 @@ func (c *Cache[K, V]) isFresh(e *entry[K, V]) bool {
 // It renews no TTL, does not look at L2, starts no refresh, and is not counted in Stats.
 func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 	for _, k := range keys {
-		e, _ := c.memory.Peek(k)
-		if e != nil && c.verdictOn(e) <= ledger.Stale && c.memory.Touch(k) {
+		if c.near.Touch(k) {
 			n++
 		}
 	}
@@ -324,7 +306,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.stop()
 	err := c.stopped(ctx, c.flights.Close(ctx))
 	c.memory.Close()
-	c.negatives.Close()
+	c.near.Negatives.Close()
 	c.callbacks.Wait(ctx, tellWithin)
 	return err
 }
@@ -369,14 +351,7 @@ func (c *core) closeRetry(ctx context.Context) error {
 			cause = fmt.Errorf("%w: %w", cause, l.Err)
 		}
 		c.lostError = &RemoteError{Op: opClose, Pending: l.Drops(), Err: cause}
-		about := []any{
-			slog.String("cache", c.settings.Name), slog.Int("keys", l.Keys), slog.Int("tags", l.Tags),
-			slog.Bool("all", l.All), slog.Any("error", cause),
-		}
-		if c.settings.ShowKeys {
-			about = append(about, slog.Any("names", l.Names))
-		}
-		c.settings.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
+		c.l2.LogLost(l, cause, c.settings.ShowKeys)
 	})
 	return c.lostError
 }

@@ -70,7 +70,7 @@ func (c *Cache[K, V]) addHere(ctx context.Context, w *write[K, V], o *call) (add
 		return false, nil
 	}
 	var removed []removal[K, V]
-	err = c.instead(w.key, func(fresh *entry[K, V]) bool { return fresh == nil }, func() { removed, added = c.insertWritten(w, value, nil) })
+	err = c.instead(w.key, func(fresh *entry[K, V]) bool { return fresh == nil }, func() { removed, added = c.near.Put(w.key, value, w.weight, nil) })
 	c.memory.Notify(removed)
 	if added {
 		c.stored(ctx, w.key, w.value, "L1")
@@ -90,7 +90,7 @@ func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change
 		e, now := c.memory.Peek(key)
 		var fresh *entry[K, V]
 		if e != nil {
-			if e = c.aged(key, e); c.valid(key, e) && now < e.Value.FreshUntil(e.Dead) {
+			if e = c.near.Aged(key, e); c.valid(key, e) && now < e.Value.FreshUntil(e.Dead) {
 				fresh = e
 			}
 		}
@@ -178,7 +178,7 @@ func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok
 	var removed []removal[K, V]
 	var there *entry[K, V]
 	wants := func(fresh *entry[K, V]) bool { there = fresh; return fresh != nil }
-	err = c.instead(w.key, wants, func() { ok, removed = true, c.forget(w.key) })
+	err = c.instead(w.key, wants, func() { ok, removed = true, c.near.Forget(w.key) })
 	c.memory.Notify(removed)
 	if !ok {
 		return value, false, err
@@ -186,7 +186,7 @@ func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok
 	if c.l2.HasBus() {
 		err = c.announcePuts(ctx, "take", []write[K, V]{*w})
 	}
-	return c.clone(there.Value.value), true, err
+	return c.clone(there.Value.V), true, err
 }
 
 // takeThere takes the value of L2 once. again says that it is to begin again.

@@ -45,7 +45,6 @@
 //
 // Start warm:
 //   - [Cache.Warm]: read keys from L2 into L1, before the first callers come
-//   - [Cache.Source]: the cache for package snapshot
 //
 // Write groups of entries:
 //   - [WithTags], [Load.SetTags], Options.Tags: give an entry tags
@@ -66,7 +65,7 @@
 //   - [Cache.Stats]: counters; [Histogram.Quantile] reads latencies
 //   - [Cache.Explain]: the state of one key, and the effect of its next read
 //   - [Cache.Tune]: change options at run time
-//   - [Cache.Panel]: the cache for package admin
+//   - [Cache.Inside]: the cache for the packages admin and snapshot
 //   - [Cache.Len], [Cache.Name]: the number of entries in L1, the name of the cache
 //   - [Hooks]: functions that are called for hits, misses, loads, stores, evictions and errors
 //   - [Tracer]: is told of loads, misses and invalidations as spans of traces

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/strata-cache/strata/internal/cache/l2"
+	"github.com/strata-cache/strata/internal/cache/origin"
 )
 
 var (
@@ -65,23 +64,12 @@ type LoadPanicError struct {
 	Stack []byte
 }
 
-// maxPanicText is the number of bytes of a panic's value that an error shows.
-const maxPanicText = 512
-
 // Error shows the panic's value, 512 bytes of it at most, if it is an error, a
 // string, a number or a fmt.Stringer, and its type otherwise.
 func (e *LoadPanicError) Error() string {
-	text := ""
-	switch v := e.Value.(type) {
-	case string:
-		text = v[:min(len(v), maxPanicText+1)]
-	case error, fmt.Stringer, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64:
-		text = fmt.Sprint(v)
-	default:
-		return fmt.Sprintf("strata: loader panicked with a value of type %T", v)
-	}
-	if len(text) > maxPanicText {
-		text = strings.ToValidUTF8(text[:maxPanicText], "") + "…"
+	text, ok := origin.PanicText(e.Value)
+	if !ok {
+		return fmt.Sprintf("strata: loader panicked with a value of type %T", e.Value)
 	}
 	return "strata: loader panicked: " + text
 }
@@ -137,59 +125,23 @@ func (e *RemoteError) Error() string {
 // Unwrap returns the cause.
 func (e *RemoteError) Unwrap() error { return e.Err }
 
-// loadError is the failure of a load, for its callers.
-type loadError struct {
-	cache, key string
-	err        error
-}
-
-// Error names the cache, the key if that is allowed, and the cause.
-func (e *loadError) Error() string {
-	names := slices.DeleteFunc([]string{"strata: load", e.cache, e.key}, func(name string) bool { return name == "" })
-	return fmt.Sprintf("%s: %v", strings.Join(names, " "), e.err)
-}
-
-// Unwrap returns the cause.
-func (e *loadError) Unwrap() error { return e.err }
-
 // wrap adds the names of the cache and the key to the error of a load. Errors of
 // this package itself have none.
 func (c *core) wrap(key any, err error) error {
-	var p *LoadPanicError
 	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {
 		if errors.Is(err, own) {
 			return err
 		}
 	}
-	if err == nil || errors.As(err, &p) {
+	if err == nil || isPanic(err) {
 		return err
 	}
-	e := &loadError{cache: c.settings.Name, err: err}
+	e := &origin.LoadError{Cache: c.settings.Name, Err: err}
 	if c.settings.ShowKeys {
-		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
+		e.Key = fmt.Sprintf("%q", fmt.Sprint(key))
 	}
 	return e
 }
-
-// timeoutError is the error of a load that has not ended within
-// Limits.HardTimeout.
-type timeoutError struct {
-	after time.Duration
-	// circular says that the load may have waited for itself.
-	circular bool
-}
-
-// Error names the bound.
-func (e *timeoutError) Error() string {
-	text := fmt.Sprintf("strata: load took longer than Limits.HardTimeout (%v)", e.after)
-	if e.circular {
-		text += "; a Loader that asks the cache for its own key with context.Background, instead of its own context, waits for itself"
-	}
-	return text
-}
-
-// Unwrap returns context.DeadlineExceeded.
-func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // PartialError is returned by GetMany, beside the values that were found, if the
 // reads of some keys failed.

@@ -11,7 +11,7 @@ import (
 
 // How does a read know that messages of other instances do not arrive? ReadInfo
 // tells it. A caller that cannot use such a value loads with SkipRead, or the cache
-// has Partition set to Strict.
+// is Strict.
 func ExampleReadInfo() {
 	ctx := context.Background()
 	bus := stratatest.NewBus()
@@ -19,7 +19,7 @@ func ExampleReadInfo() {
 	stock, err := strata.New(strata.Options[string, int]{
 		Name:   "stock",
 		TTL:    time.Minute,
-		Remote: strata.Remote[string, int]{Bus: bus, Partition: strata.Available},
+		Remote: strata.Remote[string, int]{Bus: bus},
 		Loader: func(context.Context, string) (int, error) { return 7, nil },
 	})
 	if err != nil {

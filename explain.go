@@ -7,8 +7,9 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/explain"
-	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/internal/snapshot/exchange"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -108,8 +109,8 @@ func (c *Cache[K, V]) explain(ctx context.Context, key K) (k explain.Key) {
 	c.explainMemory(key, &k.L1)
 	k.Degraded, k.Hold = c.degraded(), c.flights.HoldLeft(key)
 	k.Waiters, k.Loading = c.flights.Running(key)
-	if e, now := c.negatives.Peek(key); e != nil && !e.Value.notFound {
-		k.Failures, k.Err, k.RetryIn = int(e.Value.failures), e.Value.err, max(0, until(e.Value.fresh, now))
+	if e, now := c.near.Negatives.Peek(key); e != nil && !e.Value.NotFound {
+		k.Failures, k.Err, k.RetryIn = int(e.Value.Failures), e.Value.Err, max(0, exchange.Until(e.Value.Fresh, now))
 	}
 	k.Closed, k.Off = c.closed.Load(), c.tuned.off.Load()
 	return k
@@ -136,37 +137,29 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *explain.P
 // explainMemory adds the entry of L1.
 func (c *Cache[K, V]) explainMemory(key K, p *explain.Place) {
 	p.Used = !c.passesMemory(&call{})
-	if e, now := c.negatives.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
+	if e, now := c.near.Negatives.Peek(key); e != nil && c.near.Recall(key) == &e.Value && e.Value.NotFound {
 		p.NotFound = true
-		p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)
+		p.Fresh, p.Left = exchange.Until(e.Value.Fresh, now), exchange.Until(e.Dead, now)
 		return
 	}
 	e, now := c.memory.Peek(key)
 	if e == nil {
 		return
 	}
-	e = c.aged(key, e)
-	p.Tags, p.DroppedByTag = slices.Clone(recordOf(e).traits.tags()), c.tagsDropped(e)
-	v, since := c.judge(key, e)
+	e = c.near.Aged(key, e)
+	p.Tags, p.DroppedByTag = slices.Clone(local.RecordOf(e).Traits.Tags()), c.near.TagsDropped(e)
+	v, since := c.near.Judge(key, e)
 	if p.Suspect = v == ledger.Suspect; v >= ledger.Suspect {
 		p.Lasts = p.Suspect && now < e.Value.FreshUntil(e.Dead) && c.lasts(since)
 		return
 	}
 	p.Present = true
-	p.Fresh, p.Left = until(e.Value.FreshUntil(e.Dead), now), until(c.memory.End(e), now)
+	p.Fresh, p.Left = exchange.Until(e.Value.FreshUntil(e.Dead), now), exchange.Until(c.memory.End(e), now)
 	if p.Expired = e.Value.Expired(); p.Expired {
 		p.Fresh = 0
 	}
-	p.Served = p.Fresh <= 0 && c.revalidates(e, now)
-	p.Fallback = p.Fresh <= 0 && now < c.onErrorUntil(e)
-}
-
-// until returns the time from now to then on L1's clock.
-func until(then, now int64) time.Duration {
-	if then == l1.Forever {
-		return NoExpiry
-	}
-	return time.Duration(then - now)
+	p.Served = p.Fresh <= 0 && c.near.Revalidates(e, now)
+	p.Fallback = p.Fresh <= 0 && now < c.near.OnErrorUntil(e)
 }
 
 // degraded reports whether drops by other instances do not reach this one now.

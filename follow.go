@@ -45,7 +45,7 @@ func (c *core) startCore(o link.Options) {
 	}
 	o.Name, o.Space, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Space(), c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
 	o.Confirms, o.Mine, o.Now, o.Patience, o.Timeout = c.l2.HasTier(), c.l2.Mine, c.now, UnconfirmedTTL, s.Remote.Timeout
-	if s.Remote.Partition == Strict {
+	if s.Remote.Strict {
 		o.Strict, o.Patience = true, link.SilentAfter
 	}
 	if c.l2.HasPositions() {
@@ -121,7 +121,7 @@ func (c *Cache[K, V]) applyKey(m *remote.Message) {
 		return
 	}
 	soft := m.Kind == remote.Expired
-	if m.Hold > 0 && c.flights.Hold(key, min(m.Hold, MaxHold)) {
+	if m.Hold > 0 && c.flights.Hold(key, min(m.Hold, maxHold)) {
 		soft = false // the drop that began the hold is news, too, and it was hard
 	}
 	c.dropLocal(key, soft, c.now())

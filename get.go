@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
@@ -32,8 +33,8 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
-		return e.Value.value, nil
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
+		return e.Value.V, nil
 	}
 	return c.getSlow(ctx, key, e, now, load, opts)
 }
@@ -44,8 +45,8 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // an effect.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
-		return e.Value.value, true
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
+		return e.Value.V, true
 	}
 	return c.getOnly(ctx, key, e, now, opts)
 }
@@ -97,7 +98,7 @@ func (c *Cache[K, V]) getStale(ctx context.Context, key K, o *call) (V, bool) {
 		return *new(V), false
 	}
 	c.counts.remembered.Add(1)
-	c.allowed(ctx, key, e.Value.value)
+	c.allowed(ctx, key, e.Value.V)
 	c.informOfEntry(o, e, nil)
 	return c.shown(key, e), true
 }
@@ -129,7 +130,7 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 		return a.value, nil
 	}
 	if m := c.missed(ctx, key, e); m != nil {
-		return *new(V), c.wrap(key, m.err)
+		return *new(V), c.wrap(key, m.Err)
 	}
 	return c.miss(ctx, key, load, &o)
 }
@@ -147,7 +148,7 @@ type l1Answer[K comparable, V any] struct {
 // ago.
 func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now int64) (a l1Answer[K, V]) {
 	if e != nil {
-		e = c.aged(key, e)
+		e = c.near.Aged(key, e)
 	}
 	if e == nil || !c.valid(key, e) {
 		return a
@@ -166,9 +167,9 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 
 // missed counts a read for which L1 has no value to serve. If the key is known not
 // to exist it returns the negative entry of that, which is the answer.
-func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *negative {
+func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *local.Negative {
 	c.countAsMiss(e != nil)
-	if m := c.recall(key); m != nil && m.notFound {
+	if m := c.near.Recall(key); m != nil && m.NotFound {
 		c.counts.negative.Add(1)
 		c.tellAbsent(ctx, key)
 		return m
@@ -179,7 +180,7 @@ func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *negati
 
 // valid reports whether nothing was dropped that concerns e.
 func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
-	v, _ := c.judge(key, e)
+	v, _ := c.near.Judge(key, e)
 	return v == ledger.Valid
 }
 
@@ -187,15 +188,15 @@ func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
 // it is refreshed, which is due then, or because its load has failed a moment ago with
 // err.
 func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], now int64) (stale bool, err error) {
-	if !c.revalidates(e, now) {
-		if now >= c.onErrorUntil(e) {
+	if !c.near.Revalidates(e, now) {
+		if now >= c.near.OnErrorUntil(e) {
 			return false, nil
 		}
-		if err = c.throttled(key); err == nil {
+		if err = c.near.Throttled(key); err == nil {
 			return false, nil
 		}
 	}
-	c.stale(ctx, key, e.Value.value, err)
+	c.stale(ctx, key, e.Value.V, err)
 	return true, err
 }
 
@@ -205,7 +206,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 	o := *from
 	c.tuned.apply(&o)
 	load = c.loader(load, &o)
-	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
+	if _, running := c.flights.Running(key); running || load == nil || c.near.Throttled(key) != nil {
 		return true
 	}
 	o.refresh, o.info = true, nil
@@ -334,7 +335,7 @@ func (c *Cache[K, V]) allowed(ctx context.Context, key K, v V) {
 // hit returns e's value, which is fresh, for a caller.
 func (c *Cache[K, V]) hit(ctx context.Context, key K, e *entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tellL1(ctx, hook, key, e.Value.value, nil)
+		c.tellL1(ctx, hook, key, e.Value.V, nil)
 	}
 	return c.shown(key, e)
 }
@@ -344,7 +345,7 @@ func (c *Cache[K, V]) shown(key K, e *entry[K, V]) V {
 	if c.o.Memory.DetectMutation {
 		c.inspect(key, e)
 	}
-	return c.clone(e.Value.value)
+	return c.clone(e.Value.V)
 }
 
 // countAsMiss counts, if found is set, a look-up that found an entry which the

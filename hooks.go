@@ -108,7 +108,7 @@ func (c *Cache[K, V]) evicted() func(*entry[K, V], l1.Reason) {
 	}
 	return func(e *entry[K, V], why l1.Reason) {
 		if why != l1.Replaced {
-			c.tell(hook, Event{Key: e.Key, Value: e.Value.value, Tier: "L1", Reason: c.reason(why)})
+			c.tell(hook, Event{Key: e.Key, Value: e.Value.V, Tier: "L1", Reason: c.reason(why)})
 		}
 	}
 }

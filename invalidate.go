@@ -32,14 +32,14 @@ func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 // for d afterwards callers get the values that they load, but no tier stores
 // them. A Set is stored, and does not end the hold. An instance that hears of the
 // hold late keeps it for d from then on. Without an L2 and a bus the hold applies to
-// this instance alone. d must be positive, and MaxHold at most. With more than some
+// this instance alone. d must be positive, and 24 hours at most. With more than some
 // 10 000 keys on hold at once, other keys are put on hold with them.
 func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
 	if d <= 0 {
 		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)
 	}
-	if d > MaxHold {
-		return fmt.Errorf("strata: invalidate: hold of %v is longer than %v", d, MaxHold)
+	if d > maxHold {
+		return fmt.Errorf("strata: invalidate: hold of %v is longer than %v", d, maxHold)
 	}
 	return c.invalidate(ctx, "invalidate", remote.Drop{Hold: d}, keys)
 }
@@ -132,12 +132,12 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool, now int64) {
 	var removed []removal[K, V]
 	c.flights.Fence(key, now, func() {
 		if !soft {
-			removed = c.forget(key)
+			removed = c.near.Forget(key)
 			return
 		}
-		c.negatives.Delete(key)
+		c.near.Negatives.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && !e.Value.Expired() {
-			c.memory.Swap(e, c.expired(e, now))
+			c.memory.Swap(e, c.near.Expired(e, now))
 		}
 	})
 	c.memory.Notify(removed)
@@ -178,7 +178,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	err := remoteError(op, c.l2.DropAll(within, soft))
 	defer span.wrote(ctx, err)
 	c.drops.Around(func() { c.dropAllLocal(soft) })
-	c.negatives.Clear()
+	c.near.Negatives.Clear()
 	if !soft {
 		c.memory.Clear()
 	}
@@ -279,9 +279,7 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 
 // purge removes the entries of L1 that drops of everything or of tags made absent.
 func (c *Cache[K, V]) purge() {
-	c.memory.DeleteFunc(func(e *entry[K, V]) bool {
-		return c.open.Err() == nil && (c.generation.Invalidates(e.Value.Stamp()) || c.tagsDropped(e))
-	})
+	c.near.Purge(func() bool { return c.open.Err() != nil })
 }
 
 // wakePurger starts a purge of L1.

@@ -191,7 +191,7 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	due := slices.DeleteFunc(m.due, func(k K) bool {
 		_, running := m.c.flights.Running(k)
-		return running || m.c.throttled(k) != nil
+		return running || m.c.near.Throttled(k) != nil
 	})
 	m.due = nil
 	if len(due) == 0 {
@@ -311,11 +311,11 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
-	patience := c.patience(soft, b.reads.begun.tagGeneration)
+	patience := c.patience(soft, b.reads.begun.TagGeneration)
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)
-		if err == nil && c.outdated(&r, b.reads.begun.tagGeneration) {
+		if err == nil && c.outdated(&r, b.reads.begun.TagGeneration) {
 			again = append(again, f.Key)
 			continue
 		}

@@ -58,11 +58,11 @@ func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 	if e == nil {
 		return nil, 0
 	}
-	e = c.aged(key, e)
-	if v, _ := c.judge(key, e); v > ledger.Stale {
+	e = c.near.Aged(key, e)
+	if v, _ := c.near.Judge(key, e); v > ledger.Stale {
 		return nil, 0
 	}
-	return e, c.onErrorUntil(e)
+	return e, c.near.OnErrorUntil(e)
 }
 
 // overloaded is the answer to a caller that would be one too many.
@@ -70,9 +70,9 @@ func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o *call) (V, error)
 	c.counts.overloaded.Add(1)
 	if e, until := c.fallback(key); e != nil && c.memory.Now() < until && !o.noMemory {
 		c.counts.remembered.Add(1)
-		c.stale(ctx, key, e.Value.value, ErrOverloaded)
+		c.stale(ctx, key, e.Value.V, ErrOverloaded)
 		c.informOfEntry(o, e, ErrOverloaded)
-		return c.clone(e.Value.value), nil
+		return c.clone(e.Value.V), nil
 	}
 	c.counts.turnedAway.Add(1)
 	return *new(V), ErrOverloaded
@@ -98,7 +98,7 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 	}
 	p.Soft = soft
 	p.Good = func(until int64, tags []string, read uint64) bool {
-		return c.now() < until && !c.droppedBetween(tags, read, watermark)
+		return c.now() < until && !c.generation.DroppedBetween(tags, read, watermark)
 	}
 	return p
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/cache/evict"
+	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -15,38 +15,12 @@ import (
 const NoExpiry time.Duration = math.MaxInt64
 
 const (
-	// MaxHold is the longest hold of InvalidateHold. A longer hold that another
+	// maxHold is the longest hold of InvalidateHold. A longer hold that another
 	// instance announces is cut to it.
-	MaxHold = 24 * time.Hour
+	maxHold = 24 * time.Hour
 	// UnconfirmedTTL caps the life of an entry in L1 if other instances can change
 	// L2 and this instance has no healthy bus.
 	UnconfirmedTTL = 30 * time.Second
-)
-
-// Defaults of Options, which the fields name.
-const (
-	defaultMaxEntries    = 10_000
-	defaultJitter        = 0.1
-	defaultRemoteTimeout = 100 * time.Millisecond
-	defaultLease         = 5 * time.Second
-	defaultHardTimeout   = time.Minute
-	defaultRefreshAt     = 0.8
-	defaultBatchSize     = 100
-	defaultMaxRefreshes  = 256
-	defaultErrorTTL      = time.Second
-	defaultMaxKeyBytes   = 8 << 10
-	defaultBreakAfter    = 5
-	defaultBreakFor      = 5 * time.Second
-	// maxNotFoundTTL is the longest default of NotFoundTTL.
-	maxNotFoundTTL = 30 * time.Second
-)
-
-const (
-	// minTTL is the resolution of a busy clock. A TTL below it is most often a
-	// number without a unit: 60 is 60 ns.
-	minTTL = time.Millisecond
-	// maxBatchWait bounds the time by which BatchWait delays a load.
-	maxBatchWait = time.Second
 )
 
 // Options configure a Cache. TTL is the only field that must be set.
@@ -201,14 +175,6 @@ type Stale struct {
 	OnError time.Duration
 }
 
-// Policy is an eviction policy. It is the same type as memory.Policy.
-type Policy = evict.Policy
-
-// Pinned is a weight, as a result of Memory.Weigh, of an entry that is never evicted from
-// L1; otherwise it is like others. It counts as 1. If pinned entries leave no room for a
-// new entry, that is not kept in L1.
-const Pinned = evict.Pinned
-
 // Memory configures L1.
 type Memory[K comparable, V any] struct {
 	// MaxEntries bounds the number of entries. 0 means 10 000, unless MaxWeight
@@ -219,7 +185,8 @@ type Memory[K comparable, V any] struct {
 	MaxWeight int64
 
 	// Weigh returns the weight of an entry, in the unit of MaxWeight, at
-	// least 1, or Pinned. It runs once per store, never under a lock. An entry is
+	// least 1, or memory.Pinned for an entry that is never evicted from L1 and counts as 1: if pinned
+	// entries leave no room for a new entry, that is not kept. It runs once per store, never under a lock. An entry is
 	// not kept in L1 if Weigh panics or returns another weight below 1, or more than
 	// MaxWeight. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
@@ -227,7 +194,7 @@ type Memory[K comparable, V any] struct {
 	// Policy decides which entries make room for others: one of the constants of
 	// package memory, which describes them. The zero value is memory.A3FIFO. Negative
 	// entries are evicted by A3FIFO.
-	Policy Policy
+	Policy memory.Policy
 
 	// EvictShare is the share of L1 that is evicted when an entry needs room, between 0
 	// and 0.5, in part in the background; see memory.Options. 0 means only what the entry
@@ -348,9 +315,11 @@ type Remote[K comparable, V any] struct {
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 
-	// Partition says how L1 is used while the bus is silent. The default
-	// is Available. Without a Bus it has no effect.
-	Partition Partition
+	// Strict makes L1 count as empty when the bus has delivered nothing for 3 seconds, until the
+	// bus is back: every read then asks L2. Without Strict L1 continues to serve its entries,
+	// for UnconfirmedTTL at most, and such reads are marked; see Info.Degraded. Without a Bus
+	// it has no effect.
+	Strict bool
 
 	// Timeout bounds each operation on L2. After the first failure a load uses L2
 	// no more, so a dead L2 adds Timeout once. A slow L2 that answers may cost a
@@ -370,29 +339,5 @@ type Remote[K comparable, V any] struct {
 	BreakFor   time.Duration
 }
 
-// Partition says how an instance behaves that is cut off from the bus, so that it
-// is not told of invalidations by others.
-type Partition uint8
-
-const (
-	// Available: L1 continues to serve its entries for UnconfirmedTTL at most.
-	// Such reads are marked; see Info.Degraded.
-	Available Partition = iota
-	// Strict: when the bus has delivered nothing for 3 seconds, L1 counts as
-	// empty until the bus is back. Every read then asks L2.
-	Strict
-)
-
-// String returns "available" or "strict".
-func (p Partition) String() string {
-	if p == Strict {
-		return "strict"
-	}
-	return "available"
-}
-
 // window is how long an entry is kept after its TTL.
 func (s Stale) window() time.Duration { return max(s.WhileRevalidate, s.OnError) }
-
-// used reports whether there is a Tier or a Bus.
-func (r *Remote[K, V]) used() bool { return r.Tier != nil || r.Bus != nil }

@@ -22,6 +22,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/lifetime"
 	"github.com/strata-cache/strata/internal/cache/limit"
@@ -91,15 +92,15 @@ type outcome[K comparable, V any] struct {
 	landed   bool
 	how      end
 	res      flight.Result[V]
-	entry    *entry[K, V]           // for L1
-	negative *l1.Entry[K, negative] // for L1, instead of an entry
-	took     time.Duration          // by the Loader
-	ended    int64                  // when the Loader has returned
-	loaded   bool                   // the Loader has returned a value, or L2 has refused the answer
-	late     bool                   // a tag of entry was dropped meanwhile
-	kept     bool                   // L1 has taken entry
-	beside   bool                   // load is within the span of another read, see [flight.Result]
-	load     context.Context        // within the span of the load; nil without one
+	entry    *entry[K, V]                 // for L1
+	negative *l1.Entry[K, local.Negative] // for L1, instead of an entry
+	took     time.Duration                // by the Loader
+	ended    int64                        // when the Loader has returned
+	loaded   bool                         // the Loader has returned a value, or L2 has refused the answer
+	late     bool                         // a tag of entry was dropped meanwhile
+	kept     bool                         // L1 has taken entry
+	beside   bool                         // load is within the span of another read, see [flight.Result]
+	load     context.Context              // within the span of the load; nil without one
 }
 
 // end is the way in which a flight got its result.
@@ -357,7 +358,7 @@ func (r *read[K, V]) over() bool {
 // attempt at a key that has failed, and enough of those were made lately.
 func (r *read[K, V]) ration() (spent bool) {
 	c := r.c
-	if r.call.skipRead || !c.origin.Rations() || c.failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
+	if r.call.skipRead || !c.origin.Rations() || c.near.Failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
 		return false
 	}
 	c.counts.budgetSpent.Add(1)
@@ -366,8 +367,8 @@ func (r *read[K, V]) ration() (spent bool) {
 }
 
 func (r *read[K, V]) lastFailure() error {
-	if e, _ := r.c.negatives.Peek(r.f.Key); e != nil && e.Value.err != nil {
-		return e.Value.err
+	if e, _ := r.c.near.Negatives.Peek(r.f.Key); e != nil && e.Value.Err != nil {
+		return e.Value.Err
 	}
 	return ErrOverloaded
 }
@@ -376,7 +377,7 @@ func (r *read[K, V]) lastFailure() error {
 // may be served, else with err.
 func (r *read[K, V]) fail(err error) {
 	r.outcome.how = endThrottled
-	r.reliveCandidate(r.c.failedWith(r.f.Key)) // it may be from before that load failed
+	r.reliveCandidate(r.c.near.FailedWith(r.f.Key)) // it may be from before that load failed
 	if r.outcome.settled = r.serveCandidate(err); r.outcome.settled {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 		return
@@ -411,7 +412,7 @@ func (r *read[K, V]) panicked(p any) {
 
 // stamps are those of an entry with these tags and lives that the read brings.
 func (r *read[K, V]) stamps(tags []string, own *expiry.Own) stamps {
-	return stamps{generation: r.f.Stamp, tagGeneration: r.tagGeneration, tags: tags, own: own}
+	return stamps{Generation: r.f.Stamp, TagGeneration: r.tagGeneration, Tags: tags, Own: own}
 }
 
 // The note of a result describes its value.
@@ -428,7 +429,7 @@ const (
 
 // foundEntry settles the read with an entry of L1.
 func (r *read[K, V]) foundEntry(e *entry[K, V]) {
-	r.found(e.Value.value, recordOf(e).traits.tags(), endL1)
+	r.found(e.Value.V, local.RecordOf(e).Traits.Tags(), endL1)
 	r.outcome.res.Times = r.c.timesOf(e)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -25,15 +26,15 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	if k.value == nil || k.id != h.ID { // L1 does not have it as well
 		k.note = noteL2
 		if born = 0; !expired {
-			born = c.bornBefore(now, -age)
+			born = c.births.Before(now, -age)
 		}
 	}
 	k.value, k.id, k.tags, k.own, k.until, k.unbounded = &o.value, h.ID, o.tags, o.own, 0, unbounded
 	left := min(h.Left, windows.window()-age)
 	k.kept = l1.After(now, left)
-	e := c.entry(now, r.f.Key, o.value, -age, left, r.stamps(o.tags, o.own), record{id: h.ID, born: born})
+	e := c.near.New(now, r.f.Key, o.value, -age, left, r.stamps(o.tags, o.own), record{ID: h.ID, Born: born})
 	if expired {
-		e = c.expired(e, now)
+		e = c.near.Expired(e, now)
 	}
 	k.entry, k.times = e, c.timesOf(e)
 	if d := windows.OnError - age; windows.OnError > 0 && d > 0 {
@@ -58,8 +59,8 @@ func (r *read[K, V]) known() remote.ID {
 	case r.call.skipRead, r.c.o.Memory.DetectMutation: // or the value may have been changed
 	case k.value != nil && len(k.tags) == 0:
 		return k.id
-	case k.value == nil && s != nil && len(recordOf(s).traits.tags()) == 0:
-		return recordOf(s).id
+	case k.value == nil && s != nil && len(local.RecordOf(s).Traits.Tags()) == 0:
+		return local.RecordOf(s).ID
 	}
 	return 0
 }
@@ -119,7 +120,7 @@ func (r *read[K, V]) relive() {
 	if r.reliveRemote(); k.entry != nil {
 		k.entry = r.relived(k.entry, k.own, k.id)
 	}
-	if e != nil && k.id != was && recordOf(e).id == was {
+	if e != nil && k.id != was && local.RecordOf(e).ID == was {
 		c.memory.Swap(e, r.relived(e, k.own, k.id))
 	}
 }
@@ -137,7 +138,7 @@ func (r *read[K, V]) reliveCandidate(own *expiry.Own) {
 	}
 	if k.entry != nil {
 		k.entry = r.relived(k.entry, k.own, k.id)
-		k.until = r.c.onErrorUntil(k.entry)
+		k.until = r.c.near.OnErrorUntil(k.entry)
 	}
 }
 
@@ -147,16 +148,16 @@ func (r *read[K, V]) reliveHere() *entry[K, V] {
 	c, o := r.c, &r.outcome
 	for {
 		e, _ := c.memory.Peek(r.f.Key)
-		if e == nil || c.born(e) > o.ended-int64(o.took) {
+		if e == nil || c.near.Born(e) > o.ended-int64(o.took) {
 			return nil
 		}
-		about := recordOf(e)
-		s := r.relived(e, about.traits.lives().With(r.call.own), about.id)
+		about := local.RecordOf(e)
+		s := r.relived(e, about.Traits.Lives().With(r.call.own), about.ID)
 		if !c.memory.Swap(e, s) {
 			continue
 		}
-		if &e.Value.value == r.candidate.value {
-			r.candidate.until = c.onErrorUntil(s)
+		if &e.Value.V == r.candidate.value {
+			r.candidate.until = c.near.OnErrorUntil(s)
 		}
 		return s
 	}
@@ -164,10 +165,10 @@ func (r *read[K, V]) reliveHere() *entry[K, V] {
 
 // relived returns e with the lives, which are its own, and the ID of its value.
 func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *entry[K, V] {
-	c, about := r.c, recordOf(e)
-	about.born = c.born(e)
-	about.id, about.traits = id, newTraits(about.traits.tags(), about.traits.seenAt(), own)
-	s := newEntry(c.memory, e.Key, e.Value, e.Dead, about)
+	c, about := r.c, local.RecordOf(e)
+	about.Born = c.near.Born(e)
+	about.ID, about.Traits = id, local.NewTraits(about.Traits.Tags(), about.Traits.SeenAt(), own)
+	s := local.NewEntry(c.memory, e.Key, e.Value, e.Dead, about)
 	if fresh := e.Value.FreshUntil(e.Dead); !e.Value.Expired() {
 		soon := e.Value.SoonAt(e.Dead)
 		s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(own).window())))

@@ -10,6 +10,7 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/observe/histogram"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -50,7 +51,7 @@ func (r *read[K, V]) land() {
 		defer r.count(stored, callers)
 		c.memory.Notify(removed)
 		if o.kept {
-			c.stored(r.ctx, r.f.Key, o.entry.Value.value, "L1")
+			c.stored(r.ctx, r.f.Key, o.entry.Value.V, "L1")
 		}
 	}()
 	defer c.contain("Tier.Release")
@@ -61,17 +62,17 @@ func (r *read[K, V]) land() {
 	switch {
 	case o.entry != nil:
 		insert = r.insertNothing(&removed) // unless it can be weighed
-		if o.late = c.tagsDropped(o.entry); o.late {
+		if o.late = c.near.TagsDropped(o.entry); o.late {
 			break
 		}
-		if weight, ok := c.weigh(r.f.Key, o.entry.Value.value); ok {
+		if weight, ok := c.weigh(r.f.Key, o.entry.Value.V); ok {
 			c.mark(o.entry)
 			insert = r.insertEntry(weight, &removed)
 		}
 	case o.negative != nil:
 		insert = func() {
-			removed = c.forgetValue(r.f.Key)
-			c.negatives.Set(o.negative, 1)
+			removed = c.near.ForgetValue(r.f.Key)
+			c.near.Negatives.Set(o.negative, 1)
 		}
 	case o.loaded, isAnswer(o.res.Err, ErrNotFound):
 		// The answer of the origin is newer than the entry of L1, and not to be kept.
@@ -98,7 +99,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 		if r.outcome.kept = kept; !kept {
 			c.flights.NotKept(r.f)
 		}
-		c.unremember(e)
+		c.near.Unremember(e)
 	}
 }
 
@@ -106,7 +107,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 // that have begun before from storing it as an extra key.
 func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 	return func() {
-		*removed = r.c.forget(r.f.Key)
+		*removed = r.c.near.Forget(r.f.Key)
 		r.c.flights.NotKept(r.f)
 	}
 }
@@ -142,7 +143,7 @@ func (r *read[K, V]) count(stored bool, callers int) {
 		n.throttled.Add(1)
 	case endLoad:
 		n.waiters.Add(uint64(callers - 1))
-		n.mostWaiters(uint64(callers - 1))
+		histogram.Most(&n.maxWaiters, uint64(callers-1))
 	}
 	if o.entry != nil && (!stored || o.late) {
 		n.refused.Add(1)

@@ -235,7 +235,7 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 func (r *read[K, V]) onHold(left time.Duration) {
 	r.right.noStore = true
 	var removed []removal[K, V]
-	if r.c.flights.Learn(r.f.Key, min(left, MaxHold), func() { removed = r.c.forget(r.f.Key) }) {
+	if r.c.flights.Learn(r.f.Key, min(left, maxHold), func() { removed = r.c.near.Forget(r.f.Key) }) {
 		r.candidate = candidate[K, V]{} // it may be older than the drop
 		r.c.memory.Notify(removed)
 	}

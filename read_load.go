@@ -15,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/origin"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -210,7 +211,7 @@ func (c *Cache[K, V]) endedLoad(ctx context.Context, f *flight.Flight[K, V]) err
 		return c.flightError(err)
 	}
 	_, endless := c.flights.Waiting(f)
-	return &timeoutError{after: c.o.Limits.HardTimeout, circular: endless}
+	return &origin.TimeoutError{After: c.o.Limits.HardTimeout, Circular: endless}
 }
 
 // loaded counts a load and calls the hook for loads.

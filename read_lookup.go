@@ -16,6 +16,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
@@ -63,8 +64,8 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	if e == nil {
 		return false
 	}
-	e = c.aged(r.f.Key, e)
-	v, since := c.judge(r.f.Key, e)
+	e = c.near.Aged(r.f.Key, e)
+	v, since := c.near.Judge(r.f.Key, e)
 	switch {
 	case v == ledger.Invalid, v == ledger.Suspect && !c.l2.HasTier():
 		return false
@@ -72,9 +73,9 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
 	case v == ledger.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
-		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
-		about := recordOf(e)
-		r.candidate.id, r.candidate.tags, r.candidate.own = about.id, about.traits.tags(), about.traits.lives()
+		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.V, noteL1, c.near.OnErrorUntil(e)
+		about := local.RecordOf(e)
+		r.candidate.id, r.candidate.tags, r.candidate.own = about.ID, about.Traits.Tags(), about.Traits.Lives()
 		r.candidate.times, r.candidate.kept = c.timesOf(e), e.Dead
 		r.offer()
 		return false
@@ -266,7 +267,7 @@ func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []s
 }
 
 // goesOn reports whether stopHere has nothing to do, as in most cases.
-func (r *read[K, V]) goesOn() bool { return r.loads && r.c.negatives.Len() == 0 }
+func (r *read[K, V]) goesOn() bool { return r.loads && r.c.near.Negatives.Len() == 0 }
 
 // stopHere settles a read that may not go on to its load: nobody has given a
 // Loader, or the last load has failed a moment ago.
@@ -281,7 +282,7 @@ func (r *read[K, V]) stopHere() (settled bool) {
 		}
 		return true
 	}
-	err := r.c.throttled(r.f.Key)
+	err := r.c.near.Throttled(r.f.Key)
 	if err == nil {
 		return false
 	}
@@ -357,22 +358,22 @@ func (r *read[K, V]) sumUp(box *sealed) (settled bool) {
 // caller has expired that: the message about it may be late or lost.
 func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
 	_, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own)
-	if e, now := c.memory.Peek(key); expired && e != nil && recordOf(e).id == h.ID && !e.Value.Expired() {
-		c.memory.Swap(e, c.expired(e, now))
+	if e, now := c.memory.Peek(key); expired && e != nil && local.RecordOf(e).ID == h.ID && !e.Value.Expired() {
+		c.memory.Swap(e, c.near.Expired(e, now))
 	}
 }
 
 // keepHeld makes an entry for L1 of the value that L2 holds.
 func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	now, left := r.c.memory.Now(), min(h.Fresh, h.Left)
-	born := r.c.bornBefore(now, left)
-	if s := r.suspect.entry; s != nil && recordOf(s).id == h.ID {
-		born = recordOf(s).born
+	born := r.c.births.Before(now, left)
+	if s := r.suspect.entry; s != nil && local.RecordOf(s).ID == h.ID {
+		born = local.RecordOf(s).Born
 	}
-	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags, o.own), record{id: h.ID, born: born})
+	e := r.c.near.New(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags, o.own), record{ID: h.ID, Born: born})
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
-	r.c.refreshSoon(e, now, left, min(r.c.tuned.ttl(), left), 0)
+	r.c.near.RefreshSoon(e, now, left, min(r.c.tuned.ttl(), left), 0)
 	r.outcome.entry = e
 }
 
@@ -432,7 +433,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 	}
 	if h.Same { // there is no envelope: the read has the value
 		if box.state, box.own = state, r.candidate.own; r.candidate.value == nil {
-			box.own = recordOf(r.suspect.entry).traits.lives()
+			box.own = local.RecordOf(r.suspect.entry).Traits.Lives()
 		}
 		return
 	}
@@ -472,9 +473,9 @@ func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]
 	case box.held.Same && r.candidate.value != nil:
 		o.value = *r.candidate.value
 		return o
-	case box.held.Same, r.suspect.entry != nil && recordOf(r.suspect.entry).id == box.held.ID:
+	case box.held.Same, r.suspect.entry != nil && local.RecordOf(r.suspect.entry).ID == box.held.ID:
 		r.c.counts.confirmed.Add(1)
-		o.value = r.suspect.entry.Value.value
+		o.value = r.suspect.entry.Value.V
 		return o
 	}
 	var err error

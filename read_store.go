@@ -119,7 +119,7 @@ func (r *read[K, V]) loadFailed(err error) {
 	r.relive() // before other reads find the failure
 	if remembered {
 		r.c.origin.Unanswered()
-		r.c.failed(r.f.Key, err, r.call.own)
+		r.c.near.Failed(r.f.Key, err, r.call.own)
 	}
 	if r.serveCandidate(err) && !r.call.refresh {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
@@ -296,8 +296,8 @@ func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote
 	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags, r.call.own), record{id: id, born: loaded})
-	r.c.refreshSoon(e, loaded, left, left, r.outcome.took)
+	e := r.c.near.New(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags, r.call.own), record{ID: id, Born: loaded})
+	r.c.near.RefreshSoon(e, loaded, left, left, r.outcome.took)
 	r.outcome.entry, r.outcome.res.Times = e, r.c.timesOf(e)
 }
 

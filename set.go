@@ -9,7 +9,9 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
+	check "github.com/strata-cache/strata/internal/cache/settings"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -59,9 +61,8 @@ func (c *Cache[K, V]) SetNotFound(ctx context.Context, key K, opts ...CallOption
 	return c.set(ctx, []write[K, V]{{key: key, absent: true}}, callOf(opts))
 }
 
-// maxBatch is the number of keys in one operation on L2. It is bounded so that the
-// timeout of the operation does not depend on the size of the call.
-const maxBatch = 500
+// maxBatch is the number of keys in one operation on L2.
+const maxBatch = check.MaxBatch
 
 // write is one entry on its way into the cache.
 type write[K comparable, V any] struct {
@@ -130,7 +131,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 
 // stamps returns the stamps of an entry that is written now.
 func (c *Cache[K, V]) stamps(tags []string, own *expiry.Own) stamps {
-	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags, own: own}
+	return stamps{Generation: c.generation.Watermark(), TagGeneration: c.generation.TagWatermark(), Tags: tags, Own: own}
 }
 
 // setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
@@ -141,7 +142,7 @@ func (c *Cache[K, V]) setMemory(ctx context.Context, w *write[K, V]) error {
 	value, failure := c.written(w, now)
 	var removed []removal[K, V]
 	kept := false
-	if err := c.flights.Store(w.key, now, func() { removed, kept = c.insertWritten(w, value, failure) }); err != nil {
+	if err := c.flights.Store(w.key, now, func() { removed, kept = c.near.Put(w.key, value, w.weight, failure) }); err != nil {
 		return ErrClosed
 	}
 	c.memory.Notify(removed)
@@ -200,10 +201,10 @@ func (c *Cache[K, V]) finish(ctx context.Context, w *write[K, V], stored bool) {
 	var removed []removal[K, V]
 	kept := false
 	var insert func()
-	drop := func() { removed = c.forget(w.key) }
+	drop := func() { removed = c.near.Forget(w.key) }
 	if stored {
 		value, failure := c.written(w, c.memory.Now())
-		insert = func() { removed, kept = c.insertWritten(w, value, failure) }
+		insert = func() { removed, kept = c.near.Put(w.key, value, w.weight, failure) }
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
@@ -212,42 +213,23 @@ func (c *Cache[K, V]) finish(ctx context.Context, w *write[K, V], stored bool) {
 	}
 }
 
-// insertWritten replaces the entry of the key of w by the one that written has made, or
-// removes it if there is none. It returns the removed ones, and whether a value is kept.
-// The lock of the key's flights is held.
-func (c *Cache[K, V]) insertWritten(w *write[K, V], value *entry[K, V], failure *l1.Entry[K, negative]) (removed []removal[K, V], kept bool) {
-	switch {
-	case failure != nil:
-		removed = c.forgetValue(w.key)
-		c.negatives.Set(failure, 1)
-	case value != nil:
-		removed, kept = c.memory.Set(value, w.weight)
-		if c.negatives.Len() > 0 {
-			c.negatives.Delete(w.key)
-		}
-	default:
-		removed = c.forget(w.key)
-	}
-	return removed, kept
-}
-
 // written returns the entry for L1 of a write, of its value or of its failure: neither if
 // L1 keeps nothing of it.
-func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], failure *l1.Entry[K, negative]) {
+func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], failure *l1.Entry[K, local.Negative]) {
 	switch {
 	case !w.keep, c.tuned.off.Load(): // looked at after the stamps were taken; see Tune
 		return nil, nil
 	case w.absent:
-		failure = c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
-		if v, _ := c.judgeTags(failure.Value.traits); v != ledger.Valid {
+		failure = c.near.NewNegative(w.key, ErrNotFound, w.left, w.stamps)
+		if v, _ := c.near.JudgeTags(failure.Value.Traits); v != ledger.Valid {
 			return nil, nil
 		}
 		return nil, failure
 	}
-	value = c.entry(now, w.key, w.value, w.left, c.kept(w.left, w.own), w.stamps, record{id: w.id, born: now})
-	c.refreshSoon(value, now, w.left, w.left, 0)
+	value = c.near.New(now, w.key, w.value, w.left, c.kept(w.left, w.own), w.stamps, record{ID: w.id, Born: now})
+	c.near.RefreshSoon(value, now, w.left, w.left, 0)
 	c.mark(value)
-	if c.tagsDropped(value) {
+	if c.near.TagsDropped(value) {
 		return nil, nil
 	}
 	return value, nil

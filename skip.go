@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -61,7 +62,7 @@ func (r *read[K, V]) prepareReload() {
 	r.l2.Allowed(r.c.l2)
 	r.skippedGet = true
 	if e, _ := r.c.memory.Peek(r.f.Key); e != nil {
-		r.right.replaces = recordOf(e).id // most likely the value that L2 holds
+		r.right.replaces = local.RecordOf(e).ID // most likely the value that L2 holds
 	}
 }
 

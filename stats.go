@@ -1,10 +1,15 @@
 package strata
 
 import (
+	"fmt"
+	"math"
+	"reflect"
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe/program"
 )
 
 // Stats are the numbers of a Cache since it was made, unless a field says
@@ -224,16 +229,6 @@ type counts struct {
 	confirmed, degraded                       atomic.Uint64
 }
 
-// mostWaiters keeps the largest n.
-func (n *counts) mostWaiters(w uint64) {
-	for {
-		old := n.maxWaiters.Load()
-		if w <= old || n.maxWaiters.CompareAndSwap(old, w) {
-			return
-		}
-	}
-}
-
 // Stats returns the cache's numbers. It reads some hundreds of counters, and takes each lock
 // of L1 and of the bus for a moment; it does not wait for the network.
 func (c *Cache[K, V]) Stats() Stats {
@@ -281,14 +276,139 @@ func (c *Cache[K, V]) Stats() Stats {
 
 func (n *counts) loadStats() LoadStats {
 	return LoadStats{
-		OK:          n.loads[LoadOK].Load(),
-		NotFound:    n.loads[LoadNotFound].Load(),
-		NotModified: n.loads[LoadNotModified].Load(),
-		Errors:      n.loads[LoadError].Load(),
-		Panics:      n.loads[LoadPanic].Load(),
-		Waiters:     n.waiters.Load(),
-		MostWaiters: n.maxWaiters.Load(),
-		Running:     n.running.Load(),
-		Latency:     durations(&n.latency),
+		OK: n.loads[LoadOK].Load(), NotFound: n.loads[LoadNotFound].Load(), NotModified: n.loads[LoadNotModified].Load(),
+		Errors: n.loads[LoadError].Load(), Panics: n.loads[LoadPanic].Load(), Waiters: n.waiters.Load(), MostWaiters: n.maxWaiters.Load(),
+		Running: n.running.Load(), Latency: durations(&n.latency),
 	}
+}
+
+// Parts describe the make of a cache. They do not change.
+type Parts struct {
+	// Service is Options.Service.
+	Service string
+	// Version is the version of this module in the program, or "unknown".
+	Version string
+	// Schema is the name of the codec, with the fingerprint of the type of values in
+	// hexadecimal digits: instances with another schema do not share values. Empty without a
+	// Tier.
+	Schema string
+	// L2 and Bus are the Go types of the Tier and the Bus, or empty.
+	L2, Bus string
+	// L2Server is the address of the server of L2, or of all its servers; empty without a Tier
+	// that tells it.
+	L2Server string
+	// Partition is "strict" with Remote.Strict, else "available".
+	Partition string
+	// Instance is the name of this instance: the host, the number of the process, and a
+	// random number in hexadecimal digits.
+	Instance string
+}
+
+// Histogram counts durations in buckets of doubling width, in units of 2⁻²⁰ seconds
+// (0.954 µs). The bounds of its buckets are those of a native histogram of Prometheus with
+// schema 0 and of an exponential histogram of OpenTelemetry with scale 0, so that both hold
+// the same counts. The zero Histogram is empty.
+type Histogram struct {
+	// Buckets[i] counts durations of Bound(i) at most that no lower bucket counts. The last
+	// one counts all that are longer.
+	Buckets [44]uint64
+	// Sum is the sum of all durations.
+	Sum time.Duration
+}
+
+// Bound returns the upper bound of bucket i of a Histogram, which belongs to the bucket:
+// 2^(i-20) seconds, rounded down to a nanosecond; the longest duration for the last bucket.
+// i must be an index of Buckets.
+func (h Histogram) Bound(i int) time.Duration {
+	if i == len(h.Buckets)-1 {
+		return math.MaxInt64
+	}
+	return histogram.Bound(i)
+}
+
+// Count is the number of durations.
+func (h Histogram) Count() uint64 { return histogram.Sum(h.Buckets[:]) }
+
+// Quantile returns a duration that a share q (0 to 1) of all durations does
+// not exceed: the upper end of its bucket, so up to twice the exact one. It is
+// zero for an empty histogram.
+func (h Histogram) Quantile(q float64) time.Duration {
+	if i := histogram.Quantile(h.Buckets[:], q); i >= 0 {
+		return h.Bound(i)
+	}
+	return 0
+}
+
+// durations returns the counts of d; none for nil.
+func durations(d *histogram.Durations) (h Histogram) {
+	if d != nil {
+		h.Buckets, h.Sum = d.Read()
+	}
+	return h
+}
+
+// SizeHistogram counts sizes in bytes in buckets of doubling width. The zero SizeHistogram is
+// empty.
+type SizeHistogram struct {
+	// Buckets[i] counts sizes of 2^i bytes at most that no lower bucket counts. The last
+	// one counts all that are larger.
+	Buckets [32]uint64
+	// Sum is the sum of all sizes.
+	Sum uint64
+}
+
+// OperationStats are the numbers of one operation on L2 with one result.
+type OperationStats struct {
+	// Operation is "get", "tags", "acquire", "put", "extend", "renew", "release", "drop",
+	// "drop_tags" or "drop_all".
+	Operation string
+	// Result is "ok", "error", "timeout" or "cancelled" (the caller has left).
+	Result string
+	// Latency is the duration of these operations.
+	Latency Histogram
+}
+
+// addOperations adds the durations and sizes of operations on L2 to s, and the counts of the
+// codec if it compresses.
+func (c *core) addOperations(s *Stats, encoding any) {
+	m := c.l2.Meter()
+	if m == nil {
+		return
+	}
+	if e, ok := encoding.(interface {
+		Counts() (shortened, raw uint64)
+	}); ok {
+		s.Compressed, s.StoredRaw = e.Counts()
+	}
+	for op := range l2.Operations {
+		for r := range l2.Results {
+			if h := durations(&m.Took[op][r]); h.Count() > 0 {
+				s.Operations = append(s.Operations, OperationStats{op.String(), r.String(), h})
+			}
+		}
+	}
+	s.ReadBytes.Buckets, s.ReadBytes.Sum = m.Read.Read()
+	s.WrittenBytes.Buckets, s.WrittenBytes.Sum = m.Written.Read()
+}
+
+// answered is the number of reads that ran no load.
+func answered(s *Stats) uint64 {
+	loads := s.Loads.Total()
+	return s.Reads - min(s.Reads, loads-min(loads, s.Refreshes))
+}
+
+// describe returns the parts of the cache. encoding is the name of its codec.
+func (c *core) describe(encoding string) Parts {
+	r := &c.settings.Remote
+	i := Parts{Service: c.settings.Service, Version: program.Version(), Partition: "available", Instance: c.l2.InstanceName(), L2Server: c.l2.Server()}
+	if r.Strict {
+		i.Partition = "strict"
+	}
+	if r.Tier != nil {
+		i.L2, i.Schema = reflect.TypeOf(r.Tier).String(), fmt.Sprintf("%s %016x", encoding, c.l2.Schema())
+	}
+	if r.Bus != nil {
+		i.Bus = reflect.TypeOf(r.Bus).String()
+	}
+	return i
 }

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/cache/l1/local"
+	check "github.com/strata-cache/strata/internal/cache/settings"
 )
 
 // Tuning are changes of Options of a cache that is in use, for [Cache.Tune]. A nil field
@@ -49,7 +53,7 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 		entries, weight := c.memory.Bounds()
 		entries, weight = orElse(t.MaxEntries, entries), orElse(t.MaxWeight, weight)
 		c.memory.Notify(c.memory.Resize(entries, weight))
-		c.negatives.Resize(negativeBound(entries, weight), 0)
+		c.near.Negatives.Resize(local.NegativeBound(entries, weight), 0)
 	}
 	next := *c.tuned.lives.Load()
 	next.ttl = orElse(t.TTL, next.ttl)
@@ -116,25 +120,24 @@ func (c *core) checkTuning(t *Tuning) error {
 	if t.MaxWeight != nil && c.settings.Memory.Weigh == nil {
 		bad("MaxWeight", "needs Memory.Weigh")
 	}
-	if d := t.TTL; d != nil && *d < minTTL {
-		bad("TTL", "%v is less than %v", *d, minTTL)
+	if d := t.TTL; d != nil && *d < check.MinTTL {
+		bad("TTL", "%v is less than %v", *d, check.MinTTL)
 	}
 	return errors.Join(errs...)
 }
 
 // String names the changes, as "TTL=1m0s Off=true"; empty for none.
 func (t Tuning) String() string {
-	var all []string
-	say := func(named bool, name string, value func() any) {
-		if named {
-			all = append(all, fmt.Sprintf("%s=%v", name, value()))
-		}
-	}
-	say(t.MaxEntries != nil, "MaxEntries", func() any { return *t.MaxEntries })
-	say(t.MaxWeight != nil, "MaxWeight", func() any { return *t.MaxWeight })
-	say(t.TTL != nil, "TTL", func() any { return *t.TTL })
-	say(t.StaleWhileRevalidate != nil, "Stale.WhileRevalidate", func() any { return *t.StaleWhileRevalidate })
-	say(t.StaleOnError != nil, "Stale.OnError", func() any { return *t.StaleOnError })
-	say(t.Off != nil, "Off", func() any { return *t.Off })
+	all := slices.Concat(
+		changed("MaxEntries", t.MaxEntries), changed("MaxWeight", t.MaxWeight), changed("TTL", t.TTL),
+		changed("Stale.WhileRevalidate", t.StaleWhileRevalidate), changed("Stale.OnError", t.StaleOnError), changed("Off", t.Off))
 	return strings.Join(all, " ")
+}
+
+// changed names a change; empty if value is nil.
+func changed[T any](name string, value *T) []string {
+	if value == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s=%v", name, *value)}
 }

@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 
+	check "github.com/strata-cache/strata/internal/cache/settings"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -89,7 +90,7 @@ func (u *update[K, V]) begin(ctx context.Context) (err error) {
 	if !u.c.l2.Used() {
 		return nil
 	}
-	d := min(max(u.c.o.Limits.HardTimeout, defaultHardTimeout), maxRemoteLife) + tokenLife
+	d := min(max(u.c.o.Limits.HardTimeout, check.HardTimeout), maxRemoteLife) + tokenLife
 	u.leases, err = u.c.l2.Drop(ctx, []remote.Drop{{Key: u.name, Token: d}})
 	return remoteError("update", err)
 }
@@ -100,7 +101,7 @@ func (u *update[K, V]) end(ctx context.Context) error {
 	if err := u.c.prepare(&u.write, &o); err != nil {
 		return err
 	}
-	u.stamps.tags, u.stamps.own = u.tags, u.own // write may have named more
+	u.stamps.Tags, u.stamps.Own = u.tags, u.own // write may have named more
 	ws := []write[K, V]{u.write}
 	if _, err := u.c.put(ctx, "update", ws, u.leases); err != nil {
 		return err

@@ -33,20 +33,20 @@ func (c *Cache[K, V]) clone(v V) (copied V) {
 // mark notes a hash of e's value in its lives, before it is stored.
 func (c *Cache[K, V]) mark(e *entry[K, V]) {
 	if c.o.Memory.DetectMutation {
-		e.Value.State |= c.hash(e.Value.value)
+		e.Value.State |= c.hash(e.Value.V)
 	}
 }
 
 // inspect compares e's value with its hash now and then. An entry with a value that
 // has changed is dropped.
 func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
-	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.State&expiry.HashMask {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.V) == e.Value.State&expiry.HashMask {
 		return
 	}
 	if c.memory.DeleteEntry(e) {
 		c.memory.Notify([]removal[K, V]{{Entry: e, Reason: l1.Deleted}})
 	}
-	c.mutated(key, e.Value.value)
+	c.mutated(key, e.Value.V)
 }
 
 // mutated counts and logs that the value of key was changed.
@@ -142,8 +142,8 @@ type form struct {
 	// that can be read.
 	schema uint64
 	older  []uint64
-	// lost names the parts that L2 does not keep; empty if it keeps all.
-	lost string
+	// advice is a sentence about parts that L2 does not keep; none if it keeps all.
+	advice []string
 }
 
 // format returns the form of the values in L2, and how those of older versions of the
@@ -158,16 +158,9 @@ func (r *Remote[K, V]) format() (f form, older []codec.Older[V]) {
 	}
 	if c, ok := r.Codec.(codec.Lossy); ok {
 		if lost := c.Lost(); len(lost) > 0 {
-			f.lost = fmt.Sprintf("%s does not keep all of %v: %s", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))
+			f.advice = []string{fmt.Sprintf("Remote.Codec: %s does not keep all of %v: %s: values that come from L2 lack these parts, and "+
+				"values that have others than those in parentheses are not stored there", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))}
 		}
 	}
 	return f, older
-}
-
-// advice returns a sentence about parts that L2 does not keep.
-func (f *form) advice() []string {
-	if f.lost == "" {
-		return nil
-	}
-	return []string{"Remote.Codec: " + f.lost + ": values that come from L2 lack these parts, and values that have others than those in parentheses are not stored there"}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -54,38 +55,39 @@ type Warmed struct {
 // error if in three batches in a row L2 does not answer, or all loads fail, if the cache has
 // Memory.Off, no Tier or no loader, or is closed. The keys so far are warm all the same.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
-	switch err := c.warmable(ctx); {
-	case err != nil:
-		return Warmed{}, err
-	case o.PerSecond < 0:
-		return Warmed{}, errors.New("strata: warm: PerSecond is negative")
-	case c.passesMemory(&call{}):
-		return Warmed{}, errWarmOff
-	case !o.Load && !c.l2.HasTier():
-		return Warmed{}, errWarmAlone
-	}
-	w := warming[K, V]{c: c, load: c.manyLoader(nil), loads: o.Load}
-	if o.Load && w.load == nil {
-		return Warmed{}, ErrNoLoader
-	}
-	if err := c.joinBus(ctx); err != nil {
-		return Warmed{}, err
-	}
-	run := transfer.Warming[K]{Cache: &w, PerSecond: o.PerSecond}
+	var progress func(transfer.Warmed)
 	if o.Progress != nil {
-		run.Progress = func(w transfer.Warmed) { o.Progress(Warmed(w)) }
+		progress = func(w transfer.Warmed) { o.Progress(Warmed(w)) }
 	}
-	so, err := run.Run(ctx, keys)
+	so, err := c.warm(ctx, keys, o, progress)
 	return Warmed(so), err
 }
 
-// joinBus waits for the bus of a new instance: entries from before it is connected are in doubt
-// once it is.
-func (c *core) joinBus(ctx context.Context) error {
-	if err := c.link.Join(ctx); err != nil {
-		return err
+// warm is Warm, but for the type of its result.
+func (c *Cache[K, V]) warm(ctx context.Context, keys iter.Seq[K], o WarmOptions, progress func(transfer.Warmed)) (so transfer.Warmed, err error) {
+	switch err := c.warmable(ctx); {
+	case err != nil:
+		return so, err
+	case o.PerSecond < 0:
+		return so, errors.New("strata: warm: PerSecond is negative")
+	case c.passesMemory(&call{}):
+		return so, errWarmOff
+	case !o.Load && !c.l2.HasTier():
+		return so, errWarmAlone
 	}
-	return c.warmable(ctx)
+	w := warming[K, V]{Store: &c.near, c: c, load: c.manyLoader(nil), loads: o.Load}
+	if o.Load && w.load == nil {
+		return so, ErrNoLoader
+	}
+	// Entries from before the bus of a new instance is connected are in doubt once it is.
+	if err := c.link.Join(ctx); err != nil {
+		return so, err
+	}
+	if err := c.warmable(ctx); err != nil {
+		return so, err
+	}
+	run := transfer.Warming[K]{Cache: &w, PerSecond: o.PerSecond, Progress: progress}
+	return run.Run(ctx, keys)
 }
 
 // warmable returns the error for which no key can be warmed.
@@ -96,35 +98,16 @@ func (c *core) warmable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// roomLeft is about the number of entries for which L1 has room without an eviction: those of a batch
-// at most.
-func (c *Cache[K, V]) roomLeft() int {
-	m, n, left := &c.o.Memory, int64(c.memory.Len()), int64(maxBatch)
-	if m.MaxEntries > 0 {
-		left = min(left, m.MaxEntries-n)
-	}
-	if m.MaxWeight > 0 {
-		each := max(1, c.memory.Weight()/max(1, n))
-		left = min(left, (m.MaxWeight-c.memory.Weight())/each)
-	}
-	return int(max(0, left))
-}
-
 // warming is the cache of a Warm.
 type warming[K comparable, V any] struct {
+	*local.Store[K, V]
 	c     *Cache[K, V]
 	load  ManyLoader[K, V]
 	loads bool // keys that L2 does not have
 }
 
 func (w *warming[K, V]) Err(ctx context.Context) error { return w.c.warmable(ctx) }
-func (w *warming[K, V]) Room() int                     { return w.c.roomLeft() }
 func (w *warming[K, V]) Usable(key K) bool             { return w.c.checkKey(key) == nil }
-
-func (w *warming[K, V]) Has(key K) bool {
-	e, _ := w.c.memory.Peek(key)
-	return e != nil && w.c.isFresh(e)
-}
 
 // LookUp gets keys from L2 into L1, or loads them.
 func (w *warming[K, V]) LookUp(ctx context.Context, keys []K, so *transfer.Warmed) error {
@@ -158,21 +141,4 @@ func (m *many[K, V]) kind() flight.Kind {
 		return flight.Read
 	}
 	return flight.Load
-}
-
-// Warm is [Cache.Warm] for package snapshot.
-func (s source[K, V]) Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(transfer.Warmed)) (transfer.Warmed, error) {
-	keys := func(yield func(K) bool) {
-		for name := range names {
-			if key, err := s.c.parseKey(name); err == nil && !yield(key) {
-				return
-			}
-		}
-	}
-	o := WarmOptions{PerSecond: perSecond}
-	if progress != nil {
-		o.Progress = func(w Warmed) { progress(transfer.Warmed(w)) }
-	}
-	w, err := s.c.Warm(ctx, keys, o)
-	return transfer.Warmed(w), err
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/page"
 )
 
@@ -31,7 +31,7 @@ func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, statusOf(err), err)
 		return
 	}
-	key, err := q.Text("key", adminapi.MaxKey)
+	key, err := q.Text("key", api.MaxKey)
 	if err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
@@ -45,13 +45,13 @@ func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
 	defer end()
 	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
 	defer cancel()
-	answer := adminapi.Explained{Key: key, Instances: []adminapi.Explanation{}}
+	answer := api.Explained{Key: key, Instances: []api.Explanation{}}
 	all, err := c.panel.Explain(ctx, key)
 	if err != nil {
 		answer.Error = err.Error()
 	}
 	for _, e := range all {
-		x := adminapi.Explanation(e)
+		x := api.Explanation(e)
 		x.Tags = append([]string{}, e.Tags...)
 		answer.Instances = append(answer.Instances, x)
 	}
@@ -59,13 +59,13 @@ func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) invalidate(w http.ResponseWriter, r *http.Request) {
-	var b adminapi.Key
+	var b api.Key
 	if err := read(r, &b); err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
 	}
-	if len(b.Key) > adminapi.MaxKey {
-		page.Fail(w, http.StatusBadRequest, fmt.Errorf("admin: the key has more than %d bytes", adminapi.MaxKey))
+	if len(b.Key) > api.MaxKey {
+		page.Fail(w, http.StatusBadRequest, fmt.Errorf("admin: the key has more than %d bytes", api.MaxKey))
 		return
 	}
 	p.act(w, r, b.Name, did(b.Soft, "The key is"), func(ctx context.Context, c *shown) error {
@@ -74,14 +74,14 @@ func (p *Page) invalidate(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) tags(w http.ResponseWriter, r *http.Request) {
-	var b adminapi.Tags
+	var b api.Tags
 	err := read(r, &b)
 	switch {
 	case err != nil:
-	case len(b.Tags) == 0 || len(b.Tags) > adminapi.MaxTags:
-		err = fmt.Errorf("admin: an action has 1 to %d tags", adminapi.MaxTags)
-	case slices.ContainsFunc(b.Tags, func(t string) bool { return t == "" || len(t) > adminapi.MaxKey }):
-		err = fmt.Errorf("admin: a tag has 1 to %d bytes", adminapi.MaxKey)
+	case len(b.Tags) == 0 || len(b.Tags) > api.MaxTags:
+		err = fmt.Errorf("admin: an action has 1 to %d tags", api.MaxTags)
+	case slices.ContainsFunc(b.Tags, func(t string) bool { return t == "" || len(t) > api.MaxKey }):
+		err = fmt.Errorf("admin: a tag has 1 to %d bytes", api.MaxKey)
 	}
 	if err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
@@ -93,7 +93,7 @@ func (p *Page) tags(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) all(w http.ResponseWriter, r *http.Request) {
-	var b adminapi.All
+	var b api.All
 	if err := read(r, &b); err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
@@ -131,7 +131,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, name, done string, ca
 	begun := time.Now()
 	err = call(ctx, c)
 	s, i := c.cache.Stats(), c.panel.Info()
-	o := adminapi.Outcome{
+	o := api.Outcome{
 		OK: err == nil, Took: time.Since(begun), HasL2: i.L2 != "", BreakerOpen: s.BreakerOpen,
 		HasBus: i.Bus != "", Connected: s.Connected, Pending: s.Pending,
 	}

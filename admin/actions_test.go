@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
@@ -46,7 +46,7 @@ func TestActionsReachTheCache(t *testing.T) {
 		"invalidate key \u2028\"":              post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\u2028\\\"\"}"),
 	} {
 		f, other := &fake{name: "users"}, &fake{name: "other"}
-		o := answer[adminapi.Outcome](t, pageOf(t, Options{}, other, f), r)
+		o := answer[api.Outcome](t, pageOf(t, Options{}, other, f), r)
 		if got := f.called(); !slices.Equal(got, []string{want}) || len(other.called()) != 0 {
 			t.Errorf("%s: calls %q, of the other %q", want, got, other.called())
 		}
@@ -60,12 +60,12 @@ func TestOutcomeSaysWhatL2AndTheBusDid(t *testing.T) {
 	f := &fake{name: "users", info: panel.Info{L2: "*redis.Tier", Bus: "*redis.Bus"}, err: errors.New("strata: users: L2 has not confirmed")}
 	f.stats.Pending, f.stats.BreakerOpen, f.stats.Connected = 4, true, false
 	p := pageOf(t, Options{}, f)
-	o := answer[adminapi.Outcome](t, p, post("/api/all", `{"name":"users"}`))
+	o := answer[api.Outcome](t, p, post("/api/all", `{"name":"users"}`))
 	if o.OK || o.Did != "" || o.Error != f.err.Error() || !o.HasL2 || !o.HasBus || o.Connected || !o.BreakerOpen || o.Pending != 4 {
 		t.Errorf("%+v", o)
 	}
 	f.with(func(f *fake) { f.err, f.stats.Pending, f.stats.BreakerOpen, f.stats.Connected = nil, 0, false, true })
-	o = answer[adminapi.Outcome](t, p, post("/api/all", `{"name":"users"}`))
+	o = answer[api.Outcome](t, p, post("/api/all", `{"name":"users"}`))
 	if !o.OK || o.Error != "" || !o.Connected || o.BreakerOpen || o.Pending != 0 {
 		t.Errorf("%+v", o)
 	}
@@ -74,7 +74,7 @@ func TestOutcomeSaysWhatL2AndTheBusDid(t *testing.T) {
 func TestBadActionsChangeNothing(t *testing.T) {
 	f := &fake{name: "users"}
 	p := pageOf(t, Options{}, f)
-	many := `["` + strings.Repeat(`a","`, adminapi.MaxTags) + `a"]`
+	many := `["` + strings.Repeat(`a","`, api.MaxTags) + `a"]`
 	for name, c := range map[string]struct {
 		r    *http.Request
 		want int
@@ -87,12 +87,12 @@ func TestBadActionsChangeNothing(t *testing.T) {
 		"two values":         {post("/api/all", `{"name":"users"}{}`), 400},
 		"no UTF-8":           {post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\xff\"}"), 400},
 		"key is a number":    {post("/api/invalidate", `{"name":"users","key":7}`), 400},
-		"long key":           {post("/api/invalidate", `{"name":"users","key":"`+strings.Repeat("a", adminapi.MaxKey+1)+`"}`), 400},
+		"long key":           {post("/api/invalidate", `{"name":"users","key":"`+strings.Repeat("a", api.MaxKey+1)+`"}`), 400},
 		"soft is a word":     {post("/api/invalidate", `{"name":"users","key":"k","soft":"yes"}`), 400},
 		"no tags":            {post("/api/tags", `{"name":"users"}`), 400},
 		"empty tag":          {post("/api/tags", `{"name":"users","tags":[""]}`), 400},
 		"many tags":          {post("/api/tags", `{"name":"users","tags":`+many+`}`), 400},
-		"long tag":           {post("/api/tags", `{"name":"users","tags":["`+strings.Repeat("a", adminapi.MaxKey+1)+`"]}`), 400},
+		"long tag":           {post("/api/tags", `{"name":"users","tags":["`+strings.Repeat("a", api.MaxKey+1)+`"]}`), 400},
 		"large body":         {post("/api/invalidate", `{"name":"users","key":"`+strings.Repeat("a", 1<<20)+`"}`), 413},
 		"large form":         {form("/api/invalidate", url.Values{"key": {strings.Repeat("a", 1<<20)}}), 413},
 		"form: twice":        {form("/api/invalidate", url.Values{"name": {"users"}, "key": {"a", "b"}}), 400},
@@ -149,7 +149,7 @@ func TestReadOnlyPageDoesNothing(t *testing.T) {
 	if got := f.called(); len(got) != 0 {
 		t.Errorf("calls %q", got)
 	}
-	if o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")); !o.ReadOnly {
+	if o := answer[api.Overview](t, p, local("GET", "/api/caches", "")); !o.ReadOnly {
 		t.Error("the answer does not say that the page is read-only")
 	}
 }
@@ -251,7 +251,7 @@ func TestRefusedTuningIsAnOutcome(t *testing.T) {
 		`{"name":"users"}`: "no option", `{"name":"users","ttl":"soon"}`: "ttl is a duration",
 		`{"name":"users","off":true,"staleOnError":"","staleWhileRevalidate":"5"}`: "staleWhileRevalidate is a duration",
 	} {
-		if o := answer[adminapi.Outcome](t, p, post("/api/tune", body)); o.OK || !strings.Contains(o.Error, want) {
+		if o := answer[api.Outcome](t, p, post("/api/tune", body)); o.OK || !strings.Contains(o.Error, want) {
 			t.Errorf("%s: %+v", body, o)
 		}
 	}
@@ -259,7 +259,7 @@ func TestRefusedTuningIsAnOutcome(t *testing.T) {
 		t.Errorf("calls %q", got)
 	}
 	f.err = errors.New("strata: tune: TTL: 1ns is less than 1ms")
-	if o := answer[adminapi.Outcome](t, p, post("/api/tune", `{"name":"users","ttl":"1ns"}`)); o.OK || o.Error != f.err.Error() {
+	if o := answer[api.Outcome](t, p, post("/api/tune", `{"name":"users","ttl":"1ns"}`)); o.OK || o.Error != f.err.Error() {
 		t.Errorf("%+v", o)
 	}
 }
@@ -270,7 +270,7 @@ func TestExplainNamesInstancesThatDoNotAnswer(t *testing.T) {
 		{Instance: "two", Took: time.Second},
 	}}
 	p := pageOf(t, Options{}, f)
-	x := answer[adminapi.Explained](t, p, local("GET", "/api/explain?name=users&key="+url.QueryEscape("a b<"), ""))
+	x := answer[api.Explained](t, p, local("GET", "/api/explain?name=users&key="+url.QueryEscape("a b<"), ""))
 	if x.Key != "a b<" || x.Error != "" || len(x.Instances) != 2 || x.Instances[1].Answered || x.Instances[1].Instance != "two" || x.Instances[0].L1Fresh != time.Second || x.Instances[1].Tags == nil {
 		t.Errorf("%+v", x)
 	}
@@ -278,7 +278,7 @@ func TestExplainNamesInstancesThatDoNotAnswer(t *testing.T) {
 		t.Errorf("calls %q", got)
 	}
 	f.with(func(f *fake) { f.err, f.answers = panel.ErrNoText, nil })
-	if x := answer[adminapi.Explained](t, p, local("GET", "/api/explain?name=users&key=k", "")); x.Error != panel.ErrNoText.Error() || x.Instances == nil {
+	if x := answer[api.Explained](t, p, local("GET", "/api/explain?name=users&key=k", "")); x.Error != panel.ErrNoText.Error() || x.Instances == nil {
 		t.Errorf("%+v", x)
 	}
 }
@@ -316,7 +316,7 @@ func TestQueriesAreBounded(t *testing.T) {
 		}
 	}
 	for _, target := range []string{
-		"/api/explain?name=users&key=" + strings.Repeat("a", adminapi.MaxKey+1), "/api/explain?name=users&key=%ff", "/api/explain?name=users&key=a&key=b",
+		"/api/explain?name=users&key=" + strings.Repeat("a", api.MaxKey+1), "/api/explain?name=users&key=%ff", "/api/explain?name=users&key=a&key=b",
 		"/api/cache?name=" + strings.Repeat("a", maxName+1), "/api/cache?name=users&name=users", "/api/stream?name=%ff",
 	} {
 		if status, body := ask(p, local("GET", target, "")); status != 400 {
@@ -336,7 +336,7 @@ func FuzzForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r := post("/", text)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		var b adminapi.Key
+		var b api.Key
 		if read(r, &b) != nil {
 			return
 		}

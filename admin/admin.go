@@ -29,6 +29,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/observe/page"
 	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 )
 
 // Cache is a cache that the page shows. A *[strata.Cache] of any types is one; other
@@ -40,8 +41,8 @@ type Cache interface {
 	Stats() strata.Stats
 	// Tune changes options of it while it is in use.
 	Tune(strata.Tuning) error
-	// Panel has the rest.
-	Panel() panel.Panel
+	// Inside has the rest.
+	Inside() strata.Inside
 }
 
 // Options are the options of New. The zero Options are those of Handler.
@@ -123,7 +124,7 @@ func New(o Options, caches ...Cache) *Page {
 			name = fmt.Sprintf("%s (%d)", first, n)
 		}
 		taken[name] = true
-		p.caches = append(p.caches, &shown{name, c, c.Panel()})
+		p.caches = append(p.caches, &shown{name, c, inside.Parts(c.Inside()).Panel()})
 	}
 	own, err := fs.Sub(files, "assets")
 	if err == nil {

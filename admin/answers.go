@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/page"
 )
 
@@ -25,7 +25,7 @@ func (p *Page) serveCache(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, statusOf(err), err)
 		return
 	}
-	most, err := q.Number("samples", 0, adminapi.MaxSamples, adminapi.MaxSamples)
+	most, err := q.Number("samples", 0, api.MaxSamples, api.MaxSamples)
 	if err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
@@ -52,7 +52,7 @@ func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 		var sample int64
 		var event uint64
 		next = func(context.Context) any {
-			d := p.detail(i, adminapi.MaxSamples, sample, event)
+			d := p.detail(i, api.MaxSamples, sample, event)
 			if n := len(d.Samples); n > 0 {
 				sample = d.Samples[n-1].At
 			}
@@ -62,7 +62,7 @@ func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 			return d
 		}
 	}
-	p.streams.Serve(w, r, adminapi.Interval, next)
+	p.streams.Serve(w, r, api.Interval, next)
 }
 
 // unknown is the error of a name that no cache has.
@@ -88,11 +88,11 @@ func (p *Page) named(q page.Query) (*shown, int, error) {
 	return c, i, nil
 }
 
-func (p *Page) overview() adminapi.Overview {
+func (p *Page) overview() api.Overview {
 	now := time.Now()
-	o := adminapi.Overview{Time: now.UnixMilli(), ReadOnly: p.o.ReadOnly, Caches: []adminapi.Summary{}}
+	o := api.Overview{Time: now.UnixMilli(), ReadOnly: p.o.ReadOnly, Caches: []api.Summary{}}
 	for i, c := range p.caches {
-		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: p.numbers(i)}
+		s := api.Summary{Name: c.name, Info: c.info(), Numbers: p.numbers(i)}
 		s.Latest, s.Spark = p.history.summary(i, now)
 		o.Caches = append(o.Caches, s)
 	}
@@ -100,18 +100,18 @@ func (p *Page) overview() adminapi.Overview {
 }
 
 // detail returns everything about one cache: samples after a time, events after a number.
-func (p *Page) detail(i, most int, sample int64, event uint64) adminapi.Detail {
+func (p *Page) detail(i, most int, sample int64, event uint64) api.Detail {
 	c := p.caches[i]
-	d := adminapi.Detail{
+	d := api.Detail{
 		Time: time.Now().UnixMilli(), ReadOnly: p.o.ReadOnly, Name: c.name, Info: c.info(),
 		Numbers: p.numbers(i), Samples: p.history.of(i, most, sample),
-		Events: []adminapi.Event{}, Settings: []adminapi.Setting{}, Hot: c.hot(),
+		Events: []api.Event{}, Settings: []api.Setting{}, Hot: c.hot(),
 	}
 	for _, e := range c.panel.Events(event) {
-		d.Events = append(d.Events, adminapi.Event{Number: e.Number, At: e.At.UnixMilli(), Level: e.Level, Text: e.Text})
+		d.Events = append(d.Events, api.Event{Number: e.Number, At: e.At.UnixMilli(), Level: e.Level, Text: e.Text})
 	}
 	for _, s := range c.panel.Settings() {
-		d.Settings = append(d.Settings, adminapi.Setting(s))
+		d.Settings = append(d.Settings, api.Setting(s))
 	}
 	return d
 }
@@ -124,59 +124,59 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func (c *shown) info() adminapi.Info { return adminapi.Info(c.panel.Info()) }
+func (c *shown) info() api.Info { return api.Info(c.panel.Info()) }
 
-func (c *shown) hot() adminapi.Hot {
+func (c *shown) hot() api.Hot {
 	h := c.panel.Hot()
-	a := adminapi.Hot{
+	a := api.Hot{
 		Since: millis(h.Since), Sampled: h.Sampled, Every: h.Every, Reads: h.Reads, LoadTime: h.LoadTime,
-		ByReads: []adminapi.HotKey{}, ByLoadTime: []adminapi.HotKey{},
+		ByReads: []api.HotKey{}, ByLoadTime: []api.HotKey{},
 	}
 	for _, k := range h.ByReads {
-		a.ByReads = append(a.ByReads, adminapi.HotKey(k))
+		a.ByReads = append(a.ByReads, api.HotKey(k))
 	}
 	for _, k := range h.ByLoadTime {
-		a.ByLoadTime = append(a.ByLoadTime, adminapi.HotKey(k))
+		a.ByLoadTime = append(a.ByLoadTime, api.HotKey(k))
 	}
 	return a
 }
 
 // numbers returns the numbers of a cache, by its place on the page.
-func (p *Page) numbers(cache int) adminapi.Numbers {
+func (p *Page) numbers(cache int) api.Numbers {
 	s := p.caches[cache].cache.Stats()
 	return numbersOf(&s, p.history.recent(cache, &s))
 }
 
-func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
+func numbersOf(s *strata.Stats, recent durations) api.Numbers {
 	l := &s.Loads
-	return adminapi.Numbers{
-		Reads: adminapi.Reads{
+	return api.Numbers{
+		Reads: api.Reads{
 			Total: s.Reads, L1: s.L1.Hits, Joined: s.Joins, Remembered: s.Remembered, Negative: s.Negative, Throttled: s.Throttled,
 			Stale:      s.StaleRevalidating + s.StaleOnError + s.StaleAllowed,
 			StaleError: s.StaleOnError, Overloaded: s.Overloaded, TurnedAway: s.TurnedAway, Degraded: s.Degraded,
 		},
-		Loads: adminapi.Loads{
-			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Compared: adminapi.Compared{Changed: l.Changed, Unchanged: l.Unchanged}, Errors: l.Errors, Panics: l.Panics,
+		Loads: api.Loads{
+			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Compared: api.Compared{Changed: l.Changed, Unchanged: l.Unchanged}, Errors: l.Errors, Panics: l.Panics,
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
 			P50: recent.loads.Quantile(0.5), P99: recent.loads.Quantile(0.99), Saved: s.Saved,
 			Failing: s.OriginFailing, Slow: s.OriginSlow,
 		},
-		Memory: adminapi.Memory{
+		Memory: api.Memory{
 			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,
 			Evicted: s.Evicted, Expired: s.Expired, Rejected: s.Rejected, EvictionAgeP50: s.EvictionAge.Quantile(0.5),
 			Refused: s.Refused, Mutations: s.Mutations, CallbackPanics: s.CallbackPanics,
 			CallbacksLate: s.CallbacksLate, CallbacksDropped: s.CallbacksDropped,
 			Off: s.Off, TuneRefused: s.TuneRefused,
 		},
-		Remote: adminapi.Remote{
+		Remote: api.Remote{
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, TimedOut: s.L2.TimedOut, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
-			EncodeErrors: s.EncodeErrors, Compression: adminapi.Compression{Compressed: s.Compressed, Raw: s.StoredRaw},
+			EncodeErrors: s.EncodeErrors, Compression: api.Compression{Compressed: s.Compressed, Raw: s.StoredRaw},
 			LeaseWaits: s.LeaseWaits, LeaseWins: s.LeaseWins, BreakerOpen: s.BreakerOpen,
 			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: recent.l2Reads.Quantile(0.99),
 			ServersLeftAlone: s.ServersLeftAlone, ServersWithoutStores: s.ServersWithoutStores,
 		},
-		Bus: adminapi.Bus{
+		Bus: api.Bus{
 			Connected: s.Connected, Silence: s.BusSilence, EchoP99: recent.echo.Quantile(0.99), Pending: s.Pending,
 			Invalidations: s.Invalidations, Heard: s.Heard, Gaps: s.Gaps, Unreadable: s.Unreadable, Missed: s.Missed, Confirmed: s.Confirmed,
 		},

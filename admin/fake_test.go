@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 )
 
 // fake is a cache whose answers a test sets. It records the calls that could change
@@ -57,7 +58,7 @@ func (f *fake) Stats() strata.Stats {
 	f.asked++
 	return f.stats
 }
-func (f *fake) Panel() panel.Panel        { return f }
+func (f *fake) Inside() strata.Inside     { return strata.Inside(inside.New(f, nil)) }
 func (f *fake) Info() panel.Info          { return f.info }
 func (f *fake) Settings() []panel.Setting { return f.settings }
 func (f *fake) Hot() panel.Hot            { return f.hot }
@@ -224,7 +225,7 @@ func TestOtherAddressesAreNotFound(t *testing.T) {
 func TestNamesOnThePageAreDistinct(t *testing.T) {
 	p := pageOf(t, Options{}, &fake{name: "users"}, &fake{}, &fake{name: "users"}, &fake{}, &fake{name: "users (2)"})
 	var names []string
-	for _, c := range answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")).Caches {
+	for _, c := range answer[api.Overview](t, p, local("GET", "/api/caches", "")).Caches {
 		names = append(names, c.Name)
 	}
 	if got := strings.Join(names, "|"); got != "users|cache|users (2)|cache (2)|users (2) (2)" {
@@ -240,7 +241,7 @@ func TestNamesOnThePageAreDistinct(t *testing.T) {
 
 func TestPageWithoutCachesAnswers(t *testing.T) {
 	p := pageOf(t, Options{})
-	if o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")); o.Caches == nil || len(o.Caches) != 0 {
+	if o := answer[api.Overview](t, p, local("GET", "/api/caches", "")); o.Caches == nil || len(o.Caches) != 0 {
 		t.Errorf("%+v", o)
 	}
 }
@@ -273,15 +274,15 @@ func TestDetailHasEverything(t *testing.T) {
 		f.stats.Operations = []strata.OperationStats{{Operation: "put", Result: "ok"}, {Operation: "get", Result: "ok"}}
 		f.stats.Operations[1].Latency.Buckets[11] = 1
 	})
-	d := answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users", ""))
+	d := answer[api.Detail](t, p, local("GET", "/api/cache?name=users", ""))
 	n := d.Numbers
-	if !d.ReadOnly || d.Name != "users" || d.Info != adminapi.Info(f.info) || len(d.Settings) != 2 || d.Settings[0] != adminapi.Setting(f.settings[0]) {
+	if !d.ReadOnly || d.Name != "users" || d.Info != api.Info(f.info) || len(d.Settings) != 2 || d.Settings[0] != api.Setting(f.settings[0]) {
 		t.Errorf("%+v", d)
 	}
-	if len(d.Events) != 2 || d.Events[0] != (adminapi.Event{Number: 7, At: at.UnixMilli(), Level: "warn", Text: "circuit breaker of L2 is open"}) {
+	if len(d.Events) != 2 || d.Events[0] != (api.Event{Number: 7, At: at.UnixMilli(), Level: "warn", Text: "circuit breaker of L2 is open"}) {
 		t.Errorf("events %+v", d.Events)
 	}
-	if d.Hot.Since != at.UnixMilli() || d.Hot.Every != 16 || d.Hot.Reads != 80 || len(d.Hot.ByReads) != 1 || d.Hot.ByReads[0] != adminapi.HotKey(f.hot.ByReads[0]) || d.Hot.ByLoadTime[0].Key != "b" {
+	if d.Hot.Since != at.UnixMilli() || d.Hot.Every != 16 || d.Hot.Reads != 80 || len(d.Hot.ByReads) != 1 || d.Hot.ByReads[0] != api.HotKey(f.hot.ByReads[0]) || d.Hot.ByLoadTime[0].Key != "b" {
 		t.Errorf("hot %+v", d.Hot)
 	}
 	if n.Reads.Total != 100 || n.Reads.L1 != 90 || n.Loads.Saved != time.Hour || n.Loads.Failing != time.Minute || n.Loads.Slow != time.Second || n.Loads.P99 != time.Second || n.Loads.Running != 2 ||
@@ -289,7 +290,7 @@ func TestDetailHasEverything(t *testing.T) {
 		!n.Bus.Connected || n.Bus.Silence != time.Second || n.Bus.Pending != 3 || n.Bus.EchoP99 == 0 || !n.Remote.BreakerOpen || n.Remote.BreakerChanges != 5 || n.Remote.P99 == 0 {
 		t.Errorf("numbers %+v", n)
 	}
-	later := answer[adminapi.Detail](t, pageOf(t, Options{}, f), local("GET", "/api/cache?name=users&after=7", ""))
+	later := answer[api.Detail](t, pageOf(t, Options{}, f), local("GET", "/api/cache?name=users&after=7", ""))
 	if len(later.Events) != 1 || later.Events[0].Number != 8 {
 		t.Errorf("events after 7: %+v", later.Events)
 	}

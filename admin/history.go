@@ -7,15 +7,15 @@ import (
 	"weak"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // Marks are the ends of recent histograms: one each markEvery samples, so many that the oldest is as
-// old as adminapi.Recent or a little older.
+// old as api.Recent or a little older.
 const (
 	markEvery = 10
-	maxMarks  = 1 + int(adminapi.Recent/(markEvery*adminapi.Interval))
+	maxMarks  = 1 + int(api.Recent/(markEvery*api.Interval))
 )
 
 // history takes samples of all caches of a page from its begin, so that they are there when the page
@@ -37,7 +37,7 @@ type record struct {
 	panel   panel.Panel
 	base    strata.Stats
 	at      time.Time
-	samples []adminapi.Sample
+	samples []api.Sample
 	marks   []durations
 }
 
@@ -58,7 +58,7 @@ func durationsOf(s *strata.Stats) durations {
 func (h *history) start(caches []*shown) {
 	for _, c := range caches {
 		h.caches = append(h.caches, &record{
-			cache: c.cache, panel: c.panel, samples: make([]adminapi.Sample, 0, adminapi.MaxSamples), marks: make([]durations, 0, maxMarks),
+			cache: c.cache, panel: c.panel, samples: make([]api.Sample, 0, api.MaxSamples), marks: make([]durations, 0, maxMarks),
 		})
 	}
 	if len(caches) == 0 {
@@ -68,7 +68,7 @@ func (h *history) start(caches []*shown) {
 	forgotten := weak.Make(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(adminapi.Interval, func() {
+	h.timer = time.AfterFunc(api.Interval, func() {
 		if h := forgotten.Value(); h != nil {
 			h.tick()
 		}
@@ -89,7 +89,7 @@ func (h *history) tick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed {
-		h.timer.Reset(adminapi.Interval)
+		h.timer.Reset(api.Interval)
 	}
 }
 
@@ -122,7 +122,7 @@ func (h *history) sample() {
 // add adds the sample of a time, and a mark if that is due.
 func (r *record) add(s *strata.Stats, now time.Time, mark bool) {
 	if took := now.Sub(r.at); !r.at.IsZero() && took > 0 {
-		if len(r.samples) == adminapi.MaxSamples {
+		if len(r.samples) == api.MaxSamples {
 			r.samples = slices.Delete(r.samples, 0, 1)
 		}
 		r.samples = append(r.samples, sampleOf(&r.base, s, now, took))
@@ -158,7 +158,7 @@ func (h *history) recent(cache int, s *strata.Stats) (d durations) {
 }
 
 // summary returns the last sample of a cache, if there is one, and its spark.
-func (h *history) summary(cache int, now time.Time) (*adminapi.Sample, []*float64) {
+func (h *history) summary(cache int, now time.Time) (*api.Sample, []*float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.caches[cache].samples
@@ -171,29 +171,29 @@ func (h *history) summary(cache int, now time.Time) (*adminapi.Sample, []*float6
 
 // of returns up to most samples of a cache that are younger than the ten minutes that are
 // kept, and later than after.
-func (h *history) of(cache, most int, after int64) []adminapi.Sample {
+func (h *history) of(cache, most int, after int64) []api.Sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.caches[cache].samples
-	after = max(after, time.Now().Add(-adminapi.MaxSamples*adminapi.Interval).UnixMilli())
+	after = max(after, time.Now().Add(-api.MaxSamples*api.Interval).UnixMilli())
 	for len(all) > 0 && all[0].At <= after {
 		all = all[1:]
 	}
-	return append([]adminapi.Sample{}, all[max(0, len(all)-most):]...)
+	return append([]api.Sample{}, all[max(0, len(all)-most):]...)
 }
 
 // spark returns the reads per second of samples up to now, in steps of equal length.
-func spark(samples []adminapi.Sample, now time.Time) []*float64 {
-	const step = int64(adminapi.MaxSamples*adminapi.Interval/time.Millisecond) / adminapi.SparkPoints
-	var sums, n [adminapi.SparkPoints]float64
+func spark(samples []api.Sample, now time.Time) []*float64 {
+	const step = int64(api.MaxSamples*api.Interval/time.Millisecond) / api.SparkPoints
+	var sums, n [api.SparkPoints]float64
 	for _, s := range samples {
-		i := adminapi.SparkPoints - 1 - int((now.UnixMilli()-s.At)/step)
-		if i >= 0 && i < adminapi.SparkPoints {
+		i := api.SparkPoints - 1 - int((now.UnixMilli()-s.At)/step)
+		if i >= 0 && i < api.SparkPoints {
 			sums[i] += s.Answers.Total()
 			n[i]++
 		}
 	}
-	points := make([]*float64, adminapi.SparkPoints)
+	points := make([]*float64, api.SparkPoints)
 	for i := range points {
 		if n[i] > 0 {
 			mean := round(sums[i] / n[i])
@@ -204,9 +204,9 @@ func spark(samples []adminapi.Sample, now time.Time) []*float64 {
 }
 
 // sampleOf returns the difference of the numbers of a cache.
-func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) adminapi.Sample {
+func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sample {
 	rate := func(before, after uint64) float64 { return round(float64(less(after, before)) / took.Seconds()) }
-	return adminapi.Sample{
+	return api.Sample{
 		At:          now.UnixMilli(),
 		Answers:     answersOf(from, to, took),
 		LoadP99:     between(&from.Loads.Latency, &to.Loads.Latency).Quantile(0.99),
@@ -227,14 +227,14 @@ func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) adminap
 // answersOf returns the answers to reads by their source. A stale value, or an error that is
 // remembered, is one of Remembered or of Throttled in the numbers of a cache. Refreshes and
 // warming up have flights without a read: these are taken from loads first, then from L2.
-func answersOf(from, to *strata.Stats, took time.Duration) adminapi.Answers {
+func answersOf(from, to *strata.Stats, took time.Duration) api.Answers {
 	d := func(get func(*strata.Stats) uint64) uint64 { return less(get(to), get(from)) }
 	loads := d(func(s *strata.Stats) uint64 { return s.Loads.Total() })
 	apart := d(func(s *strata.Stats) uint64 { return s.Refreshes + s.Warmed })
 	kept := d(func(s *strata.Stats) uint64 { return s.Remembered + s.Throttled })
 	stale := min(kept, d(func(s *strata.Stats) uint64 { return s.StaleRevalidating + s.StaleOnError + s.StaleAllowed }))
 	rate := func(n uint64) float64 { return round(float64(n) / took.Seconds()) }
-	return adminapi.Answers{
+	return api.Answers{
 		L1:         rate(d(func(s *strata.Stats) uint64 { return s.L1.Hits + s.Rechecked })),
 		L2:         rate(less(d(func(s *strata.Stats) uint64 { return s.L2.Hits }), less(apart, loads))),
 		Loaded:     rate(less(loads, apart)),

@@ -12,13 +12,13 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
 // look returns the page's answer about a cache.
-func look(t *testing.T, p *Page) adminapi.Detail {
+func look(t *testing.T, p *Page) api.Detail {
 	t.Helper()
-	return answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users", ""))
+	return answer[api.Detail](t, p, local("GET", "/api/cache?name=users", ""))
 }
 
 // TestHistoryBeginsBeforeThePageIsOpened looks at a page for the first time after an hour.
@@ -34,26 +34,26 @@ func TestHistoryBeginsBeforeThePageIsOpened(t *testing.T) {
 		if d := look(t, p); len(d.Samples) != 5 {
 			t.Errorf("%d samples after 10 s", len(d.Samples))
 		}
-		time.Sleep(time.Hour - 10*time.Second - 20*adminapi.Interval)
+		time.Sleep(time.Hour - 10*time.Second - 20*api.Interval)
 		f.with(func(f *fake) { f.stats.L1.Hits = 1000 })
-		time.Sleep(20 * adminapi.Interval)
+		time.Sleep(20 * api.Interval)
 		synctest.Wait()
 		f.with(func(f *fake) {
-			if want := int(time.Hour / adminapi.Interval); f.asked < want || f.asked > want+5 {
+			if want := int(time.Hour / api.Interval); f.asked < want || f.asked > want+5 {
 				t.Errorf("%d looks at the cache in an hour", f.asked)
 			}
 		})
-		if n := f.watched.Load(); n < int64(time.Hour/adminapi.Interval) {
+		if n := f.watched.Load(); n < int64(time.Hour/api.Interval) {
 			t.Errorf("its hottest keys were watched %d times in an hour", n)
 		}
 		d := look(t, p)
-		if n := len(d.Samples); n != adminapi.MaxSamples {
+		if n := len(d.Samples); n != api.MaxSamples {
 			t.Fatalf("%d samples after an hour without requests", n)
 		}
-		if s := d.Samples[adminapi.MaxSamples-20]; s.Answers.L1 != 500 {
+		if s := d.Samples[api.MaxSamples-20]; s.Answers.L1 != 500 {
 			t.Errorf("the reads of 40 s ago are %+v", s)
 		}
-		if o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]; o.Spark[0] == nil || o.Latest == nil {
+		if o := answer[api.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]; o.Spark[0] == nil || o.Latest == nil {
 			t.Errorf("ten minutes ago there is nothing: %s", sparkText(o.Spark, len(o.Spark)))
 		}
 	})
@@ -91,12 +91,12 @@ func TestDurationsAreThoseOfTheLastMinutes(t *testing.T) {
 		time.Sleep(time.Minute)
 		add(20, 10)
 		want("at once", time.Second)
-		time.Sleep(adminapi.Recent - time.Second)
+		time.Sleep(api.Recent - time.Second)
 		want("within five minutes", time.Second)
 		add(10, 10_000)
-		time.Sleep(time.Second + 2*markEvery*adminapi.Interval)
+		time.Sleep(time.Second + 2*markEvery*api.Interval)
 		want("later", time.Second>>10)
-		time.Sleep(adminapi.Recent + 2*markEvery*adminapi.Interval)
+		time.Sleep(api.Recent + 2*markEvery*api.Interval)
 		want("after five quiet minutes", 0)
 		f.with(func(f *fake) { f.stats = strata.Stats{} }) // another cache
 		add(5, 3)
@@ -116,8 +116,8 @@ func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
 		p.history.mu.Lock()
 		defer p.history.mu.Unlock()
 		r := p.history.caches[0]
-		bytes := unsafe.Sizeof(*r) + uintptr(cap(r.samples))*unsafe.Sizeof(adminapi.Sample{}) + uintptr(cap(r.marks))*unsafe.Sizeof(durations{})
-		if bytes > 70<<10 || len(r.samples) != adminapi.MaxSamples || len(r.marks) != maxMarks {
+		bytes := unsafe.Sizeof(*r) + uintptr(cap(r.samples))*unsafe.Sizeof(api.Sample{}) + uintptr(cap(r.marks))*unsafe.Sizeof(durations{})
+		if bytes > 70<<10 || len(r.samples) != api.MaxSamples || len(r.marks) != maxMarks {
 			t.Errorf("the history of a cache takes %d bytes: %d samples, %d marks", bytes, cap(r.samples), cap(r.marks))
 		}
 	})
@@ -147,10 +147,10 @@ func TestSamplesAreBounded(t *testing.T) {
 			time.Sleep(30*time.Second + time.Millisecond)
 		}
 		d := look(t, p)
-		if n := len(d.Samples); n < adminapi.MaxSamples-1 || n > adminapi.MaxSamples {
+		if n := len(d.Samples); n < api.MaxSamples-1 || n > api.MaxSamples {
 			t.Errorf("%d samples", n)
 		}
-		few := answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users&samples=3", ""))
+		few := answer[api.Detail](t, p, local("GET", "/api/cache?name=users&samples=3", ""))
 		if len(few.Samples) != 3 || few.Samples[2].At != d.Samples[len(d.Samples)-1].At {
 			t.Errorf("the last 3: %+v", few.Samples)
 		}
@@ -177,15 +177,15 @@ func TestSamplesSayWhatHappened(t *testing.T) {
 			s.Entries, s.Weight, s.Pending, s.Loads.Running, s.BreakerOpen, s.Connected, s.BusSilence = 5, 50, 2, 1, true, true, time.Minute
 		})
 		time.Sleep(time.Second + time.Millisecond)
-		o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]
-		want := adminapi.Sample{
-			At: o.Latest.At, Answers: adminapi.Answers{L1: 100, Loaded: 3}, LoadP99: time.Second, EchoP99: o.Latest.EchoP99, Saved: 3 * time.Second,
+		o := answer[api.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]
+		want := api.Sample{
+			At: o.Latest.At, Answers: api.Answers{L1: 100, Loaded: 3}, LoadP99: time.Second, EchoP99: o.Latest.EchoP99, Saved: 3 * time.Second,
 			Errors: 1, L2Errors: 4, Running: 1, Entries: 5, Weight: 50, Pending: 2, Silence: time.Minute, BreakerOpen: true, Connected: true,
 		}
 		if *o.Latest != want || o.Latest.EchoP99 <= 0 {
 			t.Errorf("%+v, want %+v", *o.Latest, want)
 		}
-		if got := sparkText(o.Spark, 2); len(o.Spark) != adminapi.SparkPoints || got != "- 103" {
+		if got := sparkText(o.Spark, 2); len(o.Spark) != api.SparkPoints || got != "- 103" {
 			t.Errorf("spark %s of %d", got, len(o.Spark))
 		}
 		time.Sleep(2 * time.Second)
@@ -199,10 +199,10 @@ func TestSamplesSayWhatHappened(t *testing.T) {
 func TestSparkEndsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		at := func(ago time.Duration, reads float64) adminapi.Sample {
-			return adminapi.Sample{At: now.Add(-ago).UnixMilli(), Answers: adminapi.Answers{L1: reads}}
+		at := func(ago time.Duration, reads float64) api.Sample {
+			return api.Sample{At: now.Add(-ago).UnixMilli(), Answers: api.Answers{L1: reads}}
 		}
-		for want, samples := range map[string][]adminapi.Sample{
+		for want, samples := range map[string][]api.Sample{
 			"- - - -": nil,
 			"- - - 4": {at(9*time.Second, 3), at(0, 5)},
 			"7 - - 5": {at(31*time.Second, 7), at(0, 5)},

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/page"
 	"github.com/strata-cache/strata/internal/observe/panel"
 )
@@ -59,7 +59,7 @@ func TestHostileTextsStayText(t *testing.T) {
 				t.Errorf("%s: %s %.200s", r.URL, w.Header().Get("Content-Type"), body)
 			}
 		}
-		d := answer[adminapi.Detail](t, p, local("GET", "/api/cache?"+q, ""))
+		d := answer[api.Detail](t, p, local("GET", "/api/cache?"+q, ""))
 		if d.Name != x || d.Events[0].Text != payloads[0] || d.Hot.ByReads[len(payloads)-1].Key != payloads[len(payloads)-1] {
 			t.Errorf("%q comes out as %q", x, d.Name)
 		}
@@ -129,12 +129,12 @@ func TestStreamRepeatsNothing(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { p.Close() })
 	_, lines := stream(t, t.Context(), server.URL+"/debug/api/stream?name=users")
-	if first := event[adminapi.Detail](t, lines); len(first.Events) != 1 || first.Name != "users" {
+	if first := event[api.Detail](t, lines); len(first.Events) != 1 || first.Name != "users" {
 		t.Errorf("first %+v", first)
 	}
 	f.with(func(f *fake) { f.events = append(f.events, panel.Event{Number: 2, Text: "two"}) })
-	second := event[adminapi.Detail](t, lines)
-	third := event[adminapi.Detail](t, lines)
+	second := event[api.Detail](t, lines)
+	third := event[api.Detail](t, lines)
 	if len(second.Events) != 1 || second.Events[0].Number != 2 || len(third.Events) != 0 {
 		t.Errorf("events of the second %+v, of the third %+v", second.Events, third.Events)
 	}
@@ -150,7 +150,7 @@ func TestStreamsOfThePageAreLimitedAndEndWithClose(t *testing.T) {
 	var all []*bufio.Scanner
 	for range page.MaxStreams {
 		status, lines := stream(t, t.Context(), server.URL+"/api/stream")
-		if o := event[adminapi.Overview](t, lines); status != 200 || len(o.Caches) != 1 {
+		if o := event[api.Overview](t, lines); status != 200 || len(o.Caches) != 1 {
 			t.Fatalf("%d %+v", status, o)
 		}
 		all = append(all, lines)

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/page"
 )
 
 func (p *Page) tune(w http.ResponseWriter, r *http.Request) {
-	var b adminapi.Tune
+	var b api.Tune
 	if err := read(r, &b); err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
@@ -28,7 +28,7 @@ func (p *Page) tune(w http.ResponseWriter, r *http.Request) {
 }
 
 // tuningOf returns the changes that a request asks for.
-func tuningOf(b *adminapi.Tune) (strata.Tuning, error) {
+func tuningOf(b *api.Tune) (strata.Tuning, error) {
 	t := strata.Tuning{MaxEntries: b.MaxEntries, MaxWeight: b.MaxWeight, Off: b.Off}
 	if t == (strata.Tuning{}) && b.TTL == nil && b.StaleWhileRevalidate == nil && b.StaleOnError == nil {
 		return t, errors.New("admin: no option is named")

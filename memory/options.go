@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
@@ -71,18 +72,18 @@ type Reason uint8
 // The reasons for removal.
 const (
 	// Evicted: removed to make room.
-	Evicted = Reason(l1.Evicted)
+	Evicted Reason = iota + 1
 	// Expired: the value was past its deadline, or was not read for IdleTTL.
-	Expired = Reason(l1.Expired)
+	Expired
 	// Replaced: another value was stored under its key.
-	Replaced = Reason(l1.Replaced)
+	Replaced
 	// Deleted: removed by Delete, DeleteFunc or Compute.
-	Deleted = Reason(l1.Deleted)
+	Deleted
 	// Rejected: its key was set to a value heavier than MaxWeight, or than the part of
 	// it that pinned entries leave free.
-	Rejected = Reason(l1.Rejected)
+	Rejected
 	// Cleared: removed by Clear or Close.
-	Cleared = Reason(l1.Cleared)
+	Cleared
 )
 
 // String returns the reason as a lower-case word.
@@ -105,13 +106,13 @@ func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	if o.IdleTTL != 0 && o.IdleTTL < minIdleTTL {
 		err = errors.Join(err, errors.New("memory: IdleTTL: less than 1ms"))
 	}
-	if !o.Policy.Known() {
+	if !evict.Policy(o.Policy).Known() {
 		err = errors.Join(err, errors.New("memory: Policy: unknown"))
 	}
 	if !(o.EvictShare >= 0 && o.EvictShare <= maxEvictShare) { // true for NaN
 		err = errors.Join(err, errors.New("memory: EvictShare: not between 0 and 0.5"))
 	}
-	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Policy: o.Policy, EvictShare: o.EvictShare, IdleTTL: o.IdleTTL, Timeless: true}
+	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Policy: evict.Policy(o.Policy), EvictShare: o.EvictShare, IdleTTL: o.IdleTTL, Timeless: true}
 	if o.OnEvict != nil {
 		c.Notify = func(e *l1.Entry[K, V], why l1.Reason) { o.OnEvict(e.Key, e.Value, Reason(why)) }
 	}

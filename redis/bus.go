@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/internal/observe/tracing"
 	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/layout"
@@ -52,8 +51,8 @@ func NewBus(c *Client) *Bus {
 	return &Bus{c: c, b: bus.New(o)}
 }
 
-// Health is for package strata: the health of the server, for all caches of the client.
-func (b *Bus) Health() *logthrottle.Servers { return b.c.health }
+// Health returns the state of the server that all caches of the client share. It is for package strata.
+func (b *Bus) Health() any { return b.c.health }
 
 // joinable begins a subscription that further channels can join, in a cluster
 // where the slot of key is served.

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"testing"
 
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -21,9 +22,9 @@ func TestTiersAndBusesOfAClientShareTheHealthOfItsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		h := redis.NewTier(c).Health()
+		h := logthrottle.Of(redis.NewTier(c))
 		view := redis.NewTier(c).Bind(remote.Space{Name: "users"}).(*redis.Tier)
-		if h == nil || view.Health() != h || redis.NewBus(c).Health() != h {
+		if logthrottle.Of(view) != h || logthrottle.Of(redis.NewBus(c)) != h {
 			t.Errorf("%s: three healths of one server", name)
 		}
 		if h.Name() != name {

@@ -15,12 +15,12 @@ type EventKind uint8
 const (
 	// Subscribed: the server has acknowledged all channels, for the first time
 	// or again; messages published from here on arrive.
-	Subscribed = EventKind(pubsub.Subscribed)
+	Subscribed EventKind = iota + 1
 	// Received: a message.
-	Received = EventKind(pubsub.Received)
+	Received
 	// Gap: messages may have been lost since the last event, and nothing
 	// arrives until the next Subscribed.
-	Gap = EventKind(pubsub.Gap)
+	Gap
 )
 
 // Event is one thing that happened to a subscription.

@@ -97,8 +97,8 @@ func NewTier(c *Client) *Tier {
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.health} }
 
-// Health is for package strata: the health of the server, for all caches of the client.
-func (t *Tier) Health() *logthrottle.Servers { return t.health }
+// Health returns the state of the server that all caches of the client share. It is for package strata.
+func (t *Tier) Health() any { return t.health }
 
 // Self implements [remote.Reader].
 func (t *Tier) Self() remote.Tier { return t }

@@ -10,19 +10,19 @@ import (
 // Errors of functions that read a snapshot. The entries before the error are in use.
 var (
 	// ErrFormat: the file or stream is no snapshot.
-	ErrFormat = format.ErrFormat // read-only
+	ErrFormat error = format.ErrFormat // read-only
 	// ErrVersion: the snapshot was written by a newer version of this package.
-	ErrVersion = format.ErrVersion // read-only
+	ErrVersion error = format.ErrVersion // read-only
 	// ErrCorrupt: a part of the snapshot was changed, lost, repeated or moved.
-	ErrCorrupt = format.ErrCorrupt // read-only
+	ErrCorrupt error = format.ErrCorrupt // read-only
 	// ErrTruncated: the snapshot ends early. It wraps io.ErrUnexpectedEOF.
-	ErrTruncated = format.ErrTruncated // read-only
+	ErrTruncated error = format.ErrTruncated // read-only
 	// ErrTooLarge: an entry is larger than 64 MiB.
-	ErrTooLarge = format.ErrTooLarge // read-only
+	ErrTooLarge error = format.ErrTooLarge // read-only
 	// ErrCounts: the snapshot has not as many entries as its writer has counted.
-	ErrCounts = format.ErrCounts // read-only
+	ErrCounts error = format.ErrCounts // read-only
 	// ErrAborted: the writer has given up. The error has its reason.
-	ErrAborted = format.ErrAborted // read-only
+	ErrAborted error = format.ErrAborted // read-only
 	// ErrKeysOnly: the snapshot has no values. WarmKeys reads it.
 	ErrKeysOnly = errors.New("snapshot has keys only, which WarmKeys reads")
 	// ErrFuture: the snapshot was made in the future, so that the ages of its entries are
@@ -34,10 +34,31 @@ var (
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")
 	// ErrStalled: no bytes came for the time of Options.Stall.
-	ErrStalled = pull.ErrStalled // read-only
+	ErrStalled error = pull.ErrStalled // read-only
 )
 
-// Error is the error of a snapshot that was damaged or cut: the number of the frame in
-// its field Frame, the byte at which it begins in Offset, the name of the cache in Section
-// if it is known, and the cause in Err, which errors.Is finds.
-type Error = format.Error
+// Error is the error of a snapshot that was damaged or cut. It says where reading has ended.
+type Error struct {
+	// Frame is the number of the frame that could not be read, from zero. Offset is the byte at
+	// which the frame begins.
+	Frame  int
+	Offset int64
+	// Section is the name of the cache that the frame belongs to, or empty if it is not known.
+	Section string
+	// Err is the cause. errors.Is finds ErrCorrupt and the like in it.
+	Err error
+}
+
+// Error names the place and the cause.
+func (e *Error) Error() string { return (*format.Error)(e).Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// placed returns err as an [Error] if it tells the place of damage.
+func placed(err error) error {
+	if at, ok := errors.AsType[*format.Error](err); ok {
+		return (*Error)(at)
+	}
+	return err
+}

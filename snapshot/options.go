@@ -9,13 +9,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Cache is a cache of strata: a *strata.Cache with any types of keys and values.
 type Cache interface {
-	Source() transfer.Source
+	Inside() strata.Inside
 }
 
 const (
@@ -130,7 +132,10 @@ func sources(caches []Cache) ([]transfer.Source, error) {
 	}
 	all, named := make([]transfer.Source, len(caches)), make(map[string]bool)
 	for i, c := range caches {
-		s := c.Source()
+		s := inside.Parts(c.Inside()).Source()
+		if s == nil {
+			return nil, errNoCache
+		}
 		switch name := s.Name(); {
 		case name == "":
 			return nil, errNoName

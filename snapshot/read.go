@@ -156,7 +156,7 @@ func (in *incoming) stream(p *pipe, c clock) error {
 	in.rd.take(in.sections)
 	p.count(0)
 	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+		return fmt.Errorf("snapshot: %w", placed(err))
 	}
 	return nil
 }

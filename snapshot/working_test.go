@@ -17,6 +17,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/snapshot"
@@ -195,7 +196,7 @@ func TestPinnedEntriesComeBackPinned(t *testing.T) {
 			o.Memory.Policy, o.Memory.MaxEntries, o.Memory.MaxWeight = p, 1000, 1000
 			o.Memory.Weigh = func(k, _ string) int64 {
 				if strings.HasPrefix(k, "pin") {
-					return strata.Pinned
+					return memory.Pinned
 				}
 				return 1
 			}
@@ -269,7 +270,7 @@ func TestReportTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {
-	codec, fingerprint := alone(t, "users", 0).Source().Format()
+	codec, fingerprint := inside.Parts(alone(t, "users", 0).Inside()).Source().Format()
 	write := func(space string, mode format.Mode) []byte {
 		var file bytes.Buffer
 		w := format.NewWriter(&file, format.Header{Mode: mode, Created: time.Unix(1, 0)})

@@ -149,12 +149,12 @@ func TestSubscriberOfADeafServerFindsOut(t *testing.T) {
 const deafBound = 5 * time.Second
 
 // deafCache makes an instance of the cache of these tests.
-func deafCache(t *testing.T, tier remote.Tier, bus remote.Bus, partition strata.Partition, origin *atomic.Int64) *strata.Cache[string, int64] {
+func deafCache(t *testing.T, tier remote.Tier, bus remote.Bus, strict bool, origin *atomic.Int64) *strata.Cache[string, int64] {
 	t.Helper()
 	o := strata.Options[string, int64]{Name: "deaf", TTL: time.Hour, Loader: func(context.Context, string) (int64, error) {
 		return origin.Load(), nil
 	}}
-	o.Remote.Tier, o.Remote.Bus, o.Remote.Partition = tier, bus, partition
+	o.Remote.Tier, o.Remote.Bus, o.Remote.Strict = tier, bus, strict
 	c, err := strata.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -166,11 +166,11 @@ func deafCache(t *testing.T, tier remote.Tier, bus remote.Bus, partition strata.
 
 func testDeaf(t *testing.T, p *pair, open func(*testing.T, *pair) (remote.Tier, remote.Bus), lose func(*pair)) {
 	var origin atomic.Int64
-	cache := func(partition strata.Partition) *strata.Cache[string, int64] {
+	cache := func(strict bool) *strata.Cache[string, int64] {
 		tier, bus := open(t, p)
-		return deafCache(t, tier, bus, partition, &origin)
+		return deafCache(t, tier, bus, strict, &origin)
 	}
-	writer, reader, strict := cache(strata.Available), cache(strata.Available), cache(strata.Strict)
+	writer, reader, strict := cache(false), cache(false), cache(true)
 	get := func(c *strata.Cache[string, int64]) int64 {
 		t.Helper()
 		v, err := c.GetOrLoad(t.Context(), "k", nil)
@@ -220,7 +220,7 @@ func TestReaderLeftAtADeafServerServesNothingInvalidated(t *testing.T) {
 				var origin atomic.Int64
 				origin.Store(1)
 				tier, bus := open(t, p)
-				reader := deafCache(t, tier, bus, strata.Strict, &origin)
+				reader := deafCache(t, tier, bus, true, &origin)
 				get := func() int64 {
 					v, err := reader.GetOrLoad(t.Context(), "k", nil)
 					if err != nil {
@@ -235,7 +235,7 @@ func TestReaderLeftAtADeafServerServesNothingInvalidated(t *testing.T) {
 				lose(p)
 				p.addr.Store(&p.old.Addr)
 				c := p.new.Client(t)
-				writer := deafCache(t, redis.NewTier(c), redis.NewBus(c), strata.Available, &origin)
+				writer := deafCache(t, redis.NewTier(c), redis.NewBus(c), false, &origin)
 				origin.Store(2)
 				if err := writer.Invalidate(t.Context(), "k"); err != nil {
 					t.Fatal(err)

@@ -54,8 +54,8 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	return b, nil
 }
 
-// Health is for package strata: the health of the server, for all caches of the Bus.
-func (b *Bus) Health() *logthrottle.Servers { return b.health }
+// Health returns the state of the server that all caches of the Bus share. It is for package strata.
+func (b *Bus) Health() any { return b.health }
 
 // channel is the channel of a cache.
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }

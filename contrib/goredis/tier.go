@@ -81,8 +81,8 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.srv} }
 
-// Health is for package strata: the health of the server, for all caches of the Tier.
-func (t *Tier) Health() *logthrottle.Servers { return t.srv.health }
+// Health returns the state of the server that all caches of the Tier share. It is for package strata.
+func (t *Tier) Health() any { return t.srv.health }
 
 // Probe looks for properties that weaken the promises of a cache: forbidden scripts,
 // memory that may be taken from fences, a server that does not name itself, a client

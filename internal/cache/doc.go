@@ -3,8 +3,11 @@
 //
 // Rooms:
 //
+//   - settings: the options of a cache: checks, defaults, advice
 //   - keyname: the names of keys in L2: strings, integers, texts
 //   - l1: the engine: lock-free table, bounds, sweeper, coarse clock
+//   - l1/local: the entries of one cache in L1, and the judgement of them: may one be
+//     served, and until when
 //   - evict: decides which entries of a shard leave, and when: the eviction policies,
 //     A3-FIFO by default, and the timing wheel
 //   - expiry: the times of an entry's life and its stamp, in 16 bytes

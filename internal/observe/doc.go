@@ -19,5 +19,4 @@
 //   - program: tells which program this is, and of which version the module strata in it
 //   - page: the common part of all pages: the requests that they answer, streams of
 //     events, bounds of requests, the style sheet, charts
-//   - adminapi: the JSON of the page of package admin, as Go types
 package observe

@@ -9,6 +9,8 @@
 //     of these drops came after its value was read
 //   - transfer: the needs of package snapshot: its entries on their way out of one
 //     process and into another, without the types of keys and values
+//   - exchange: the entries of L1 on their way out of a process and into another
+//   - inside: the doors of a cache for the packages around it
 //   - pull: the HTTP request for a snapshot of another instance, with a limit of the
 //     time without bytes
 //   - atomicfile: replaces a file by one that is whole and on disk

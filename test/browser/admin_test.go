@@ -21,6 +21,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/browser"
@@ -168,7 +169,7 @@ func explains(t *testing.T, b *browser.Tab, s *stage) {
 	b.Type("#explain-key", "user:7"+kb.Enter)
 	b.Wait("document.querySelectorAll('.instance').length === 2")
 	for _, c := range s.users {
-		b.WaitText("#explained", c.Panel().Info().Instance)
+		b.WaitText("#explained", inside.Parts(c.Inside()).Panel().Info().Instance)
 	}
 	b.WaitText("#explained", "here")
 	b.Click("#hot button.link")

@@ -8,6 +8,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 )
 
 // NewKey returns the key of a greeting. The error names the parameter that cannot be used.
@@ -131,8 +132,10 @@ func (w Watched) Stats() strata.Stats {
 	return s
 }
 
-// Panel returns the rest of the cache. It follows restarts, too.
-func (w Watched) Panel() panel.Panel { return following{w.service} }
+// Inside returns the rest of the cache. It follows restarts, too.
+func (w Watched) Inside() strata.Inside {
+	return strata.Inside(inside.New(following{w.service}, nil))
+}
 
 // Tune changes options of the present cache.
 func (w Watched) Tune(t strata.Tuning) error { return w.service.layered.Load().cache.Tune(t) }
@@ -140,7 +143,9 @@ func (w Watched) Tune(t strata.Tuning) error { return w.service.layered.Load().c
 // following is the panel.Panel of the present cache at the time of each call.
 type following struct{ service *Service }
 
-func (f following) panel() panel.Panel            { return f.service.layered.Load().cache.Panel() }
+func (f following) panel() panel.Panel {
+	return inside.Parts(f.service.layered.Load().cache.Inside()).Panel()
+}
 func (f following) Info() panel.Info              { return f.panel().Info() }
 func (f following) Settings() []panel.Setting     { return f.panel().Settings() }
 func (f following) Watch()                        { f.panel().Watch() }

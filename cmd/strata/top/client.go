@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
@@ -81,14 +81,14 @@ func refusal(a *http.Response) error {
 	return fmt.Errorf("the server answers %d, which no page of caches does", a.StatusCode)
 }
 
-func (c *client) overview(ctx context.Context) (o adminapi.Overview, err error) {
+func (c *client) overview(ctx context.Context) (o api.Overview, err error) {
 	return o, c.get(ctx, "api/caches", nil, &o)
 }
 
-func (c *client) detail(ctx context.Context, name string) (d adminapi.Detail, err error) {
+func (c *client) detail(ctx context.Context, name string) (d api.Detail, err error) {
 	return d, c.get(ctx, "api/cache", url.Values{"name": {name}, "samples": {"1"}}, &d)
 }
 
-func (c *client) explain(ctx context.Context, name, key string) (e adminapi.Explained, err error) {
+func (c *client) explain(ctx context.Context, name, key string) (e api.Explained, err error) {
 	return e, c.get(ctx, "api/explain", url.Values{"name": {name}, "key": {key}}, &e)
 }

@@ -6,7 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
 // every is the time between two questions.
@@ -30,9 +30,9 @@ type model struct {
 
 	width, height int
 	screen        screen
-	overview      adminapi.Overview
-	detail        adminapi.Detail
-	explained     adminapi.Explained
+	overview      api.Overview
+	detail        api.Detail
+	explained     api.Explained
 	chosen        string // the name of a cache
 	by            int    // the column that sorts
 	reverse       bool
@@ -50,15 +50,15 @@ func newModel(ctx context.Context, c *client, s styles) *model {
 type (
 	tickMsg     struct{}
 	overviewMsg struct {
-		o   adminapi.Overview
+		o   api.Overview
 		err error
 	}
 	detailMsg struct {
-		d   adminapi.Detail
+		d   api.Detail
 		err error
 	}
 	explainedMsg struct {
-		e   adminapi.Explained
+		e   api.Explained
 		err error
 	}
 )
@@ -123,7 +123,7 @@ func (m *model) failed(err error) {
 }
 
 // rows are the caches in their order.
-func (m *model) rows() []adminapi.Summary { return sorted(m.overview.Caches, m.by, m.reverse) }
+func (m *model) rows() []api.Summary { return sorted(m.overview.Caches, m.by, m.reverse) }
 
 // press handles a key, unless a text is typed.
 func (m *model) press(key string) tea.Cmd {
@@ -152,7 +152,7 @@ func (m *model) press(key string) tea.Cmd {
 		m.reverse = !m.reverse
 	case "enter":
 		if m.chosen != "" {
-			m.screen, m.scroll, m.detail = detail, 0, adminapi.Detail{}
+			m.screen, m.scroll, m.detail = detail, 0, api.Detail{}
 			return m.askDetail()
 		}
 	}
@@ -218,14 +218,14 @@ func (m *model) write(key tea.KeyPressMsg) tea.Cmd {
 		if m.typed == "" {
 			return nil
 		}
-		m.screen, m.scroll, m.explained = explained, 0, adminapi.Explained{}
+		m.screen, m.scroll, m.explained = explained, 0, api.Explained{}
 		c, ctx, name, typed := m.client, m.ctx, m.chosen, m.typed
 		return func() tea.Msg {
 			e, err := c.explain(ctx, name, typed)
 			return explainedMsg{e, err}
 		}
 	default:
-		if len(m.typed)+len(key.Text) <= adminapi.MaxKey {
+		if len(m.typed)+len(key.Text) <= api.MaxKey {
 			m.typed += key.Text
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
@@ -278,7 +278,7 @@ func (m *model) drawNumbers() (all []line) {
 }
 
 // originOf is the state of the origin as loads tell it.
-func originOf(l *adminapi.Loads) string {
+func originOf(l *api.Loads) string {
 	switch {
 	case l.Failing > 0:
 		return "failing for " + span(float64(l.Failing))
@@ -313,7 +313,7 @@ func spark(numbers []*float64, width int) (bars string, most float64) {
 }
 
 // hot are up to five of the hottest keys.
-func (m *model) hot(keys []adminapi.HotKey) (all []line) {
+func (m *model) hot(keys []api.HotKey) (all []line) {
 	for _, k := range keys[:min(len(keys), 5)] {
 		text := fmt.Sprintf("%s reads  %s in %s loads  ", right(number(float64(k.Reads)), 6), right(span(float64(k.LoadTime)), 8), right(number(float64(k.Loads)), 5))
 		all = append(all, line{text + head(k.Key, m.width-utf8.RuneCountInString(text)), m.styles.plain})

@@ -12,7 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
 // sizes are terminals in which nothing may be cut.
@@ -24,23 +24,23 @@ func flat(screen string) string {
 }
 
 // troubled is a cache with everything that can be wrong at once, under a long name.
-func troubled() adminapi.Summary {
+func troubled() api.Summary {
 	s := summary(strings.Repeat("customers-of-the-shop-", 4)+"by-id", 123456.789, 1)
-	s.Info = adminapi.Info{Service: strings.Repeat("checkout-", 5), Instance: strings.Repeat("host-", 20) + "/4194304/00c0ffee00c0ffee", L2: "x", Bus: "x"}
+	s.Info = api.Info{Service: strings.Repeat("checkout-", 5), Instance: strings.Repeat("host-", 20) + "/4194304/00c0ffee00c0ffee", L2: "x", Bus: "x"}
 	s.Latest.Errors, s.Latest.Saved = 1234.5, 123*time.Hour
 	n := &s.Numbers
 	n.Memory.Off, n.Remote.StoringStopped = true, false
-	n.Memory = adminapi.Memory{Off: true, Entries: 1 << 40, MaxEntries: 1 << 41, Evicted: math.MaxUint64, EvictionAgeP50: 4096 * time.Hour}
-	n.Loads = adminapi.Loads{OK: math.MaxUint64, Compared: adminapi.Compared{Changed: 1 << 60, Unchanged: 1 << 60}, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
-	n.Reads = adminapi.Reads{Total: math.MaxUint64, L1: 999_999, Negative: 99_950, Stale: 99_999, Joined: 9_999}
-	n.Remote = adminapi.Remote{
+	n.Memory = api.Memory{Off: true, Entries: 1 << 40, MaxEntries: 1 << 41, Evicted: math.MaxUint64, EvictionAgeP50: 4096 * time.Hour}
+	n.Loads = api.Loads{OK: math.MaxUint64, Compared: api.Compared{Changed: 1 << 60, Unchanged: 1 << 60}, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
+	n.Reads = api.Reads{Total: math.MaxUint64, L1: 999_999, Negative: 99_950, Stale: 99_999, Joined: 9_999}
+	n.Remote = api.Remote{
 		Hits: 999_999_999, Misses: 999_950, Errors: 1, TimedOut: 1, LeaseWaits: 99_950, LeaseWins: 9_999, P99: 999_999_999,
 		ServersLeftAlone:     []string{"cache-17.eu-central-1.example.com:11211", "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:11211"},
 		ServersWithoutStores: []string{strings.Repeat("a", 90) + ".example.com:11211"},
 	}
 	n.Loads.Failing, n.Loads.Slow = 468600*time.Millisecond, time.Hour
-	n.Bus = adminapi.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, Unreadable: 123456, EchoP99: 999_999}
-	for i := range adminapi.SparkPoints {
+	n.Bus = api.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, Unreadable: 123456, EchoP99: 999_999}
+	for i := range api.SparkPoints {
 		x := float64(i)
 		s.Spark = append(s.Spark, &x)
 	}
@@ -53,13 +53,13 @@ func TestNoStateIsCut(t *testing.T) {
 	one.Info.Bus, one.Numbers.Bus.Silence, one.Numbers.Bus.Pending = "x", 19200*time.Millisecond, 1
 	bad := troubled()
 	breaker := troubled()
-	breaker.Name, breaker.Numbers.Remote, breaker.Numbers.Bus.Silence = "breaker", adminapi.Remote{BreakerOpen: true, StoringStopped: true}, 297*time.Millisecond
+	breaker.Name, breaker.Numbers.Remote, breaker.Numbers.Bus.Silence = "breaker", api.Remote{BreakerOpen: true, StoringStopped: true}, 297*time.Millisecond
 	for _, size := range sizes {
 		m := view(t, summary("users", 7, 7), bad, one, breaker)
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		checkFits(t, m)
 		text := m.draw()
-		for _, s := range []adminapi.Summary{bad, one, breaker} {
+		for _, s := range []api.Summary{bad, one, breaker} {
 			for _, state := range states(&s) {
 				if !strings.Contains(flat(text), state) && !strings.Contains(strings.ReplaceAll(flat(text), " ", ""), strings.ReplaceAll(state, " ", "")) {
 					t.Errorf("%d columns: no %q in\n%s", size[0], state, text)
@@ -136,9 +136,9 @@ func TestDetailIsNotCut(t *testing.T) {
 		m := view(t, bad)
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		press(m, "enter")
-		d := adminapi.Detail{Name: bad.Name, Info: bad.Info, Numbers: bad.Numbers, Events: []adminapi.Event{{Level: "error", Text: long}}}
-		d.Settings = []adminapi.Setting{{Name: "Remote.Codec", Value: strings.Repeat("json ", 30) + "LAST", Tuned: true}}
-		d.Hot = adminapi.Hot{Since: 1, ByReads: []adminapi.HotKey{{Key: strings.Repeat("k", 200), Reads: math.MaxUint64, Loads: math.MaxUint64, LoadTime: 1 << 60}}}
+		d := api.Detail{Name: bad.Name, Info: bad.Info, Numbers: bad.Numbers, Events: []api.Event{{Level: "error", Text: long}}}
+		d.Settings = []api.Setting{{Name: "Remote.Codec", Value: strings.Repeat("json ", 30) + "LAST", Tuned: true}}
+		d.Hot = api.Hot{Since: 1, ByReads: []api.HotKey{{Key: strings.Repeat("k", 200), Reads: math.MaxUint64, Loads: math.MaxUint64, LoadTime: 1 << 60}}}
 		m.Update(detailMsg{d, nil})
 		var all string
 		for range 60 {
@@ -168,7 +168,7 @@ func TestInstancesThatDoNotAnswerAreExplained(t *testing.T) {
 		m := view(t, summary("users", 1, 1))
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		press(m, "e", "k", "enter")
-		m.Update(explainedMsg{adminapi.Explained{Instances: []adminapi.Explanation{
+		m.Update(explainedMsg{api.Explained{Instances: []api.Explanation{
 			{Instance: "here", Here: true, Answered: true, Verdict: "The read fails with the error of the last load, for another 3.01s.", L1: "negative", L1Fresh: 468600 * time.Millisecond, L2: "fresh", L2Fresh: math.MaxInt64, Failures: 4, RetryIn: 3_012_364_119, Err: "origin: unavailable"},
 			{Instance: "gone", Took: time.Second, Verdict: gone},
 		}}, nil})
@@ -187,7 +187,7 @@ func TestInstancesThatDoNotAnswerAreExplained(t *testing.T) {
 
 // TestChosenCacheIsInView has caches with several lines each, more than the terminal has room for.
 func TestChosenCacheIsInView(t *testing.T) {
-	var all []adminapi.Summary
+	var all []api.Summary
 	for i := range 30 {
 		s := troubled()
 		s.Name = fmt.Sprint("cache", 10+i)
@@ -205,7 +205,7 @@ func TestChosenCacheIsInView(t *testing.T) {
 
 func TestPlainTableHasWholeStates(t *testing.T) {
 	bad := troubled()
-	text := table(&adminapi.Overview{Caches: []adminapi.Summary{summary("users", 1, 1), bad}}, 80, -1, false)
+	text := table(&api.Overview{Caches: []api.Summary{summary("users", 1, 1), bad}}, 80, -1, false)
 	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3 || !strings.HasSuffix(text, strings.Join(states(&bad), ", ")+"\n") && !strings.Contains(text, strings.Join(states(&bad), ", ")) {
 		t.Errorf("the table is\n%s", text)
 	}

@@ -9,60 +9,60 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
 // column is one number of the table.
 type column struct {
 	head  string
 	width int
-	value func(*adminapi.Summary) float64 // NaN if it is not known
+	value func(*api.Summary) float64 // NaN if it is not known
 	text  func(float64) string
 }
 
 // columns are the columns of the table, behind the name.
 func columns() []column {
-	perSecond := func(f func(adminapi.Answers) float64) func(*adminapi.Summary) float64 {
-		return func(s *adminapi.Summary) float64 {
+	perSecond := func(f func(api.Answers) float64) func(*api.Summary) float64 {
+		return func(s *api.Summary) float64 {
 			if s.Latest == nil {
 				return math.NaN()
 			}
 			return f(s.Latest.Answers)
 		}
 	}
-	share := func(f func(adminapi.Answers) float64) func(*adminapi.Summary) float64 {
-		return perSecond(func(a adminapi.Answers) float64 { return 100 * f(a) / a.Total() })
+	share := func(f func(api.Answers) float64) func(*api.Summary) float64 {
+		return perSecond(func(a api.Answers) float64 { return 100 * f(a) / a.Total() })
 	}
 	return []column{
-		{"reads/s", 8, perSecond(adminapi.Answers.Total), number},
-		{"L1 %", 6, share(func(a adminapi.Answers) float64 { return a.L1 }), percent},
-		{"L2 %", 6, share(func(a adminapi.Answers) float64 { return a.L2 }), percent},
-		{"loads/s", 8, perSecond(func(a adminapi.Answers) float64 { return a.Loaded }), number},
-		{"fails/s", 8, func(s *adminapi.Summary) float64 {
+		{"reads/s", 8, perSecond(api.Answers.Total), number},
+		{"L1 %", 6, share(func(a api.Answers) float64 { return a.L1 }), percent},
+		{"L2 %", 6, share(func(a api.Answers) float64 { return a.L2 }), percent},
+		{"loads/s", 8, perSecond(func(a api.Answers) float64 { return a.Loaded }), number},
+		{"fails/s", 8, func(s *api.Summary) float64 {
 			if s.Latest == nil {
 				return math.NaN()
 			}
 			return s.Latest.Errors
 		}, number},
-		{"load p99", 9, func(s *adminapi.Summary) float64 { return known(float64(s.Numbers.Loads.P99)) }, span},
-		{"entries", 8, func(s *adminapi.Summary) float64 { return float64(s.Numbers.Memory.Entries) }, number},
-		{"full %", 7, func(s *adminapi.Summary) float64 { return full(&s.Numbers.Memory) }, percent},
-		{"shared", 7, func(s *adminapi.Summary) float64 {
+		{"load p99", 9, func(s *api.Summary) float64 { return known(float64(s.Numbers.Loads.P99)) }, span},
+		{"entries", 8, func(s *api.Summary) float64 { return float64(s.Numbers.Memory.Entries) }, number},
+		{"full %", 7, func(s *api.Summary) float64 { return full(&s.Numbers.Memory) }, percent},
+		{"shared", 7, func(s *api.Summary) float64 {
 			l := &s.Numbers.Loads
 			return 100 * float64(l.Waiters) / float64(l.Waiters+l.OK+l.NotFound+l.NotModified+l.Errors+l.Panics)
 		}, percent},
-		{"saved/s", 9, func(s *adminapi.Summary) float64 {
+		{"saved/s", 9, func(s *api.Summary) float64 {
 			if s.Latest == nil {
 				return math.NaN()
 			}
-			return float64(s.Latest.Saved) / adminapi.Interval.Seconds()
+			return float64(s.Latest.Saved) / api.Interval.Seconds()
 		}, span},
 	}
 }
 
 // full is the used share of L1, in percent of the bound with the larger share. It is NaN without a
 // bound.
-func full(m *adminapi.Memory) float64 {
+func full(m *api.Memory) float64 {
 	share := math.NaN()
 	if m.MaxEntries > 0 {
 		share = 100 * float64(m.Entries) / float64(m.MaxEntries)
@@ -77,7 +77,7 @@ func full(m *adminapi.Memory) float64 {
 }
 
 // states are short texts about the troubles of a cache and of its surroundings.
-func states(s *adminapi.Summary) (all []string) {
+func states(s *api.Summary) (all []string) {
 	n := &s.Numbers
 	if n.Memory.Off {
 		all = append(all, "cache is off")
@@ -114,7 +114,7 @@ func states(s *adminapi.Summary) (all []string) {
 
 // busOf is the state of a bus. It may deliver messages and not be connected, since L2 does not answer:
 // then messages may have been missed.
-func busOf(b *adminapi.Bus) string {
+func busOf(b *api.Bus) string {
 	switch {
 	case b.Connected:
 		return "connected"
@@ -129,9 +129,9 @@ const silentAfter = 3 * time.Second
 
 // sorted returns the caches in the order of a column; -1 is the name. Numbers are in
 // descending order, unknown ones last.
-func sorted(all []adminapi.Summary, by int, reverse bool) []adminapi.Summary {
+func sorted(all []api.Summary, by int, reverse bool) []api.Summary {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b adminapi.Summary) int {
+	slices.SortStableFunc(all, func(a, b api.Summary) int {
 		if by < 0 {
 			return cmp.Compare(a.Name, b.Name)
 		}

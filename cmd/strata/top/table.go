@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
 // leastName is the width of the column of names in a narrow terminal, mostName that in a wide
@@ -57,7 +57,7 @@ func (l *layout) head(by int, reverse bool) string {
 }
 
 // titled is the name of a cache, behind the name of its service if it has one.
-func titled(i *adminapi.Info, name string) string {
+func titled(i *api.Info, name string) string {
 	if i.Service == "" {
 		return name
 	}
@@ -65,7 +65,7 @@ func titled(i *adminapi.Info, name string) string {
 }
 
 // numbers are the columns of a cache without the last one.
-func (l *layout) numbers(s *adminapi.Summary) string {
+func (l *layout) numbers(s *api.Summary) string {
 	var b strings.Builder
 	b.WriteString(left(tail(titled(&s.Info, s.Name), l.name), l.name))
 	for _, c := range l.columns {
@@ -76,7 +76,7 @@ func (l *layout) numbers(s *adminapi.Summary) string {
 
 // rows are the lines of a cache: one, if its states fit into the last column. Else the last
 // column has their number, and lines below it have the states.
-func (l *layout) rows(s *adminapi.Summary) []string {
+func (l *layout) rows(s *api.Summary) []string {
 	all := states(s)
 	text := strings.Join(all, ", ")
 	switch {
@@ -94,7 +94,7 @@ func (l *layout) rows(s *adminapi.Summary) []string {
 
 // table is the whole table as plain text. The last column is as long as its text, since its line may be
 // searched for.
-func table(o *adminapi.Overview, width, by int, reverse bool) string {
+func table(o *api.Overview, width, by int, reverse bool) string {
 	l := fit(width)
 	var b strings.Builder
 	fmt.Fprintln(&b, strings.TrimRight(l.head(by, reverse), " "))

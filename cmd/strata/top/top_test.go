@@ -19,24 +19,24 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
-	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/admin/api"
 )
 
-func summary(name string, reads, l1 float64) adminapi.Summary {
-	s := adminapi.Summary{Name: name, Latest: &adminapi.Sample{Answers: adminapi.Answers{L1: l1, Loaded: reads - l1}, Saved: 4 * time.Second}}
-	s.Numbers.Memory = adminapi.Memory{Entries: 50, MaxEntries: 200}
-	s.Numbers.Loads = adminapi.Loads{OK: 100, Waiters: 300, P99: 20 * time.Millisecond}
+func summary(name string, reads, l1 float64) api.Summary {
+	s := api.Summary{Name: name, Latest: &api.Sample{Answers: api.Answers{L1: l1, Loaded: reads - l1}, Saved: 4 * time.Second}}
+	s.Numbers.Memory = api.Memory{Entries: 50, MaxEntries: 200}
+	s.Numbers.Loads = api.Loads{OK: 100, Waiters: 300, P99: 20 * time.Millisecond}
 	return s
 }
 
-func view(t *testing.T, caches ...adminapi.Summary) *model {
+func view(t *testing.T, caches ...api.Summary) *model {
 	t.Helper()
 	c, err := newClient("http://127.0.0.1:1/debug/strata")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := newModel(t.Context(), c, newStyles(false))
-	m.Update(overviewMsg{adminapi.Overview{Caches: caches}, nil})
+	m.Update(overviewMsg{api.Overview{Caches: caches}, nil})
 	return m
 }
 
@@ -117,7 +117,7 @@ func TestKeysSortAndChoose(t *testing.T) {
 	if press(m, "up"); m.chosen != "b" {
 		t.Errorf("%s is chosen", m.chosen)
 	}
-	m.Update(overviewMsg{adminapi.Overview{Caches: []adminapi.Summary{summary("x", 1, 1)}}, nil})
+	m.Update(overviewMsg{api.Overview{Caches: []api.Summary{summary("x", 1, 1)}}, nil})
 	if press(m, "down"); m.chosen != "x" {
 		t.Errorf("%s is chosen after its cache is gone", m.chosen)
 	}
@@ -126,7 +126,7 @@ func TestKeysSortAndChoose(t *testing.T) {
 func TestScreensFitEveryTerminal(t *testing.T) {
 	hostile := summary("\x1b[31mevil\u202e\u4e16\u754c"+strings.Repeat("long", 100), 5, 1)
 	hostile.Info.Bus, hostile.Numbers.Bus.Pending, hostile.Numbers.Remote.BreakerOpen = "x", 3, true
-	all := []adminapi.Summary{hostile, {}}
+	all := []api.Summary{hostile, {}}
 	for i := range 100 {
 		all = append(all, summary(fmt.Sprint("cache", i), float64(i)*1e7, math.Inf(1)))
 	}
@@ -135,14 +135,14 @@ func TestScreensFitEveryTerminal(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		checkFits(t, m)
 		press(m, "enter")
-		m.Update(detailMsg{adminapi.Detail{Name: "\x1b]0;x\a", Events: []adminapi.Event{{Text: "a\x1b[2Jb"}}, Hot: adminapi.Hot{ByReads: []adminapi.HotKey{{Key: "\x9b1m"}}}}, nil})
+		m.Update(detailMsg{api.Detail{Name: "\x1b]0;x\a", Events: []api.Event{{Text: "a\x1b[2Jb"}}, Hot: api.Hot{ByReads: []api.HotKey{{Key: "\x9b1m"}}}}, nil})
 		checkFits(t, m)
 		press(m, "down", "down")
 		checkFits(t, m)
 		press(m, "e", "k")
 		checkFits(t, m)
 		press(m, "enter")
-		m.Update(explainedMsg{adminapi.Explained{Instances: []adminapi.Explanation{{Instance: "a", Answered: true, Verdict: "\x1b[1m"}, {Instance: "b"}}}, nil})
+		m.Update(explainedMsg{api.Explained{Instances: []api.Explanation{{Instance: "a", Answered: true, Verdict: "\x1b[1m"}, {Instance: "b"}}}, nil})
 		checkFits(t, m)
 		m.Update(overviewMsg{err: errors.New("dial\x1b[0m refused")})
 		checkFits(t, m)

@@ -161,7 +161,9 @@ func (s *Store) bind(t remote.Tier) {
 // know finds the health of the servers that the caches of the client share, and their names.
 func (s *Store) know() {
 	servers := states.NewServers()
-	if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
+	if known, ok := remote.As[interface{ Health() any }](s.tier); ok {
+		servers = states.Of(known)
+	} else if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
 		servers = known.Health()
 	}
 	s.health.log, s.health.server = servers.Join(s.o.Name), servers.Name()
@@ -253,6 +255,18 @@ func (s *Store) Close(ctx context.Context) retry.Lost {
 		defer s.health.log.Leave()
 	}
 	return s.pending.Close(ctx)
+}
+
+// LogLost writes a line about drops that Close has given up, for the reason cause. With names it
+// names their keys.
+func (s *Store) LogLost(l retry.Lost, cause error, names bool) {
+	about := []any{
+		slog.String("cache", s.o.Name), slog.Int("keys", l.Keys), slog.Int("tags", l.Tags), slog.Bool("all", l.All), slog.Any("error", cause),
+	}
+	if names {
+		about = append(about, slog.Any("names", l.Names))
+	}
+	s.o.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
 }
 
 // HasPositions reports whether L2 has positions.

@@ -109,3 +109,13 @@ func (l *Ledger) TagsExpired(names []string) (since int64, ever bool) {
 	}
 	return since, ever
 }
+
+// DroppedBetween reports whether any of tags may have been dropped, or expired,
+// while the generation of tags went from one to another.
+func (l *Ledger) DroppedBetween(tags []string, from, to uint64) bool {
+	if len(tags) == 0 || from >= to {
+		return false
+	}
+	v, _, _ := l.JudgeTags(tags, from)
+	return v != Valid
+}

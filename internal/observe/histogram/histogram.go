@@ -7,6 +7,7 @@
 package histogram
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -102,4 +103,35 @@ func (h *Sizes) Read() (n [SizeBuckets]uint64, sum uint64) {
 		n[i] = h.buckets[i].Load()
 	}
 	return n, h.sum.Load()
+}
+
+// Sum is the sum of all buckets.
+func Sum(buckets []uint64) (n uint64) {
+	for _, b := range buckets {
+		n += b
+	}
+	return n
+}
+
+// Quantile returns the index of the bucket in which a share q (0 to 1) of all that they count is
+// reached; -1 if they are empty.
+func Quantile(buckets []uint64, q float64) int {
+	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(Sum(buckets))))
+	var seen uint64
+	for i, b := range buckets {
+		if seen += b; b > 0 && seen >= rank {
+			return i
+		}
+	}
+	return -1
+}
+
+// Most makes n at least v.
+func Most(n *atomic.Uint64, v uint64) {
+	for {
+		old := n.Load()
+		if v <= old || n.CompareAndSwap(old, v) {
+			return
+		}
+	}
 }

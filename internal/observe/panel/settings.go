@@ -17,7 +17,7 @@ const shown = `
 	Limits.SoftTimeout Limits.HardTimeout Limits.MaxLoads Limits.MaxWaiters Limits.MaxRefreshes Limits.MaxKeyBytes
 	Limits.Lease Limits.CancelAbandoned
 	Loader ManyLoader BatchWait BatchSize Tags ContextControls ShowKeys Tracer Logger
-	Remote.Tier Remote.Bus Remote.Codec Remote.Partition Remote.Timeout Remote.BreakAfter Remote.BreakFor
+	Remote.Tier Remote.Bus Remote.Codec Remote.Strict Remote.Timeout Remote.BreakAfter Remote.BreakFor
 `
 
 // Settings returns the settings of a cache. given and now are pointers to its options: those of

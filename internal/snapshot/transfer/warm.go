@@ -13,9 +13,8 @@ type Warmable[K comparable] interface {
 	// Err returns the error for which no key can be warmed now: that of ctx, or that of a
 	// closed cache.
 	Err(ctx context.Context) error
-	// Room is about the number of entries for which L1 has room without an eviction; not more
-	// than a batch may have keys.
-	Room() int
+	// Room is about the number of entries for which L1 has room without an eviction; most of them at most.
+	Room(most int) int
 	// Has reports whether L1 has a fresh value of key, Usable whether key can be looked up.
 	Has(key K) bool
 	Usable(key K) bool
@@ -40,6 +39,8 @@ type Warming[K comparable] struct {
 }
 
 const (
+	// maxBatch is the number of keys in one operation on L2.
+	maxBatch = 500
 	// mostRefused is the number of batches in a row that end a Warming if L2 does not answer.
 	mostRefused = 3
 	// refusedPause is the pause after such a batch, for a busy server.
@@ -73,7 +74,7 @@ func (w *Warming[K]) Run(ctx context.Context, keys iter.Seq[K]) (Warmed, error) 
 
 // room is the number of keys of the next batch.
 func (w *Warming[K]) room() int {
-	n := w.Cache.Room()
+	n := w.Cache.Room(maxBatch)
 	if w.PerSecond > 0 {
 		n = min(n, max(1, w.PerSecond/10))
 	}

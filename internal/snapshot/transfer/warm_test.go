@@ -21,7 +21,7 @@ type cache struct {
 }
 
 func (c *cache) Err(ctx context.Context) error { return ctx.Err() }
-func (c *cache) Room() int                     { return min(c.room, 500) }
+func (c *cache) Room(int) int                  { return min(c.room, 500) }
 func (c *cache) Has(key int) bool              { return key%2 == 0 }
 func (c *cache) Usable(key int) bool           { return key != 1 }
 

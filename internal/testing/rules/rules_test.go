@@ -22,6 +22,8 @@ import (
 // exceptions are findings that a rule permits: "rule: path" or "rule: path: name", in
 // the words of the rule, with the reason. Keep the list short.
 var exceptions = map[string]string{ // read-only
+	"no internal names in public declarations: .: Inside":                    "it has no fields and methods: packages of this module convert it to an inside.Parts, and programs only pass it on",
+	"no internal names in public declarations: memcached: Tier.Health":       "the same change mends it",
 	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/wire/pool, fleet, pubsub, slots, resp and redistier",
 }
 
@@ -48,9 +50,9 @@ const (
 	maxFuncLines     = 110
 	maxNesting       = 4
 	maxPackageFiles  = 12
-	maxRootFiles     = 40
+	maxRootFiles     = 33
 	maxPackageLines  = 3260
-	maxRootLines     = 9500 // it may have twice the files, and is the product
+	maxRootLines     = 8200 // it may have twice the files, and is the product
 	maxExportedTypes = 34   // of the root package
 	maxInterfaces    = 6    // of the root package
 	maxOptionsFields = 25
@@ -112,7 +114,7 @@ type rule struct {
 func TestRules(t *testing.T) {
 	tree := readTree(t)
 	used := map[string]bool{}
-	for _, r := range slices.Concat(dependencyRules(), sizeRules(), figureRules(), headerRules(), styleRules(), lockRules(), testRules(), urlRules()) {
+	for _, r := range slices.Concat(dependencyRules(), sizeRules(), figureRules(), headerRules(), styleRules(), lockRules(), testRules(), urlRules(), nameRules()) {
 		t.Run(r.name, func(t *testing.T) {
 			for i, bad := range r.bad {
 				if len(r.check(parseAll(t, bad))) == 0 {

@@ -177,9 +177,7 @@ func newWorker(c Config) (w *worker, err error) {
 	// takes it for an Expire, after which readers wait. The seeded schedules judge
 	// it with the default.
 	o.Stale.WhileRevalidate = -1
-	if c.Strict {
-		o.Remote.Partition = strata.Strict
-	}
+	o.Remote.Strict = c.Strict
 	if err := w.connect(&o.Remote); err != nil {
 		return nil, err
 	}

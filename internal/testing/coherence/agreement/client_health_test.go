@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -85,7 +86,7 @@ func TestHealthOfAServerIsLoggedOnceForAllCachesOfAClient(t *testing.T) {
 				t.Errorf("cache %d: %+v", i, c.Stats().Parts)
 			}
 			said := ""
-			for _, e := range c.Panel().Events(0) {
+			for _, e := range inside.Parts(c.Inside()).Panel().Events(0) {
 				said += e.Text + "\n"
 			}
 			if !strings.Contains(said, "circuit breaker of L2 is open server=10.0.0.1:6379") || !strings.Contains(said, "bus is silent server=10.0.0.1:6379 error=the circuit breaker of L2 is open") {

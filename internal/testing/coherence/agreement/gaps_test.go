@@ -99,7 +99,7 @@ func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 		a := lab.Instance[string, int64](t, s)
 		b := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
 			o.TTL = time.Hour
-			o.Remote.Tier, o.Remote.Bus, o.Remote.Partition = tier, ear, strata.Strict
+			o.Remote.Tier, o.Remote.Bus, o.Remote.Strict = tier, ear, true
 		})
 		o := &lab.Origin{}
 		lab.MustGet(t, b, "k", o.Load)
@@ -156,13 +156,13 @@ func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 // nor L2 answers: then no value is known to be right.
 func TestStrictServesNothingWhenL2IsSilentToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for partition, wait := range map[strata.Partition]time.Duration{strata.Strict: 3 * time.Second, strata.Available: strata.UnconfirmedTTL} {
+		for strict, wait := range map[bool]time.Duration{true: 3 * time.Second, false: strata.UnconfirmedTTL} {
 			s := lab.NewShared()
 			ear := s.Bus.Connect()
 			var down atomic.Bool
 			c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
 				o.TTL = time.Hour
-				o.Remote.Tier, o.Remote.Bus, o.Remote.Partition = lab.Failing(s.Tier, "Get", &down), ear, partition
+				o.Remote.Tier, o.Remote.Bus, o.Remote.Strict = lab.Failing(s.Tier, "Get", &down), ear, strict
 			})
 			lab.MustGet(t, c, "k", (&lab.Origin{}).Load)
 			down.Store(true)
@@ -170,11 +170,11 @@ func TestStrictServesNothingWhenL2IsSilentToo(t *testing.T) {
 			time.Sleep(wait - time.Second)
 			var info strata.Info
 			if _, err := c.GetOrLoad(t.Context(), "k", lab.Unavailable, strata.ReadInfo(&info)); err != nil || !info.Degraded {
-				t.Errorf("partition %d, before its time: %v, degraded %v; want the entry, marked", partition, err, info.Degraded)
+				t.Errorf("strict %v, before its time: %v, degraded %v; want the entry, marked", strict, err, info.Degraded)
 			}
 			time.Sleep(time.Second + time.Millisecond)
 			if v, err := c.GetOrLoad(t.Context(), "k", lab.Unavailable); err == nil {
-				t.Errorf("partition %d, after its time: served %d", partition, v)
+				t.Errorf("strict %v, after its time: served %d", strict, v)
 			}
 		}
 	})

@@ -28,7 +28,7 @@ func iterated[V any](t *testing.T, c *strata.Cache[string, V]) []string {
 }
 
 func TestIterationYieldsWhatIsFreshInL1AndNothingElse(t *testing.T) {
-	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU} {
+	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU} {
 		synctest.Test(t, func(t *testing.T) {
 			c := lab.Instance(t, lab.NewTagged(t), lab.Windows(time.Hour, time.Hour), func(o *strata.Options[string, int64]) {
 				o.Memory.Policy, o.NotFoundTTL = policy, time.Hour
@@ -72,7 +72,7 @@ func TestIterationYieldsNothingThatL2HasToConfirm(t *testing.T) {
 		s := lab.NewShared()
 		ear := s.Bus.Connect()
 		c := lab.Instance(t, s, lab.Forever, func(o *strata.Options[string, int64]) {
-			o.Remote.Bus, o.Remote.Partition = ear, strata.Strict
+			o.Remote.Bus, o.Remote.Strict = ear, true
 		})
 		time.Sleep(time.Second)
 		lab.Must(t, c.Set(t.Context(), "k", 1))
@@ -95,7 +95,7 @@ func TestIterationYieldsNothingThatL2HasToConfirm(t *testing.T) {
 }
 
 func TestHottestYieldsTheMostUsedFirst(t *testing.T) {
-	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU} {
+	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU} {
 		c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.Memory.Policy, o.Memory.MaxEntries = policy, 100 })
 		for i := range 20 {
 			lab.Must(t, c.Set(t.Context(), fmt.Sprint(i), int64(i)))

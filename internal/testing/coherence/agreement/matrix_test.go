@@ -138,7 +138,7 @@ var features = map[string]*feature{
 		})
 		c.must(err)
 	}},
-	"Strict": {options: func(o *strata.Options[string, int64]) { o.Remote.Partition = strata.Strict }},
+	"Strict": {options: func(o *strata.Options[string, int64]) { o.Remote.Strict = true }},
 	"NoMemory": {read: func(c *cell, by *strata.Cache[string, int64]) (int64, bool) {
 		return c.read(by, strata.NoMemory())
 	}},

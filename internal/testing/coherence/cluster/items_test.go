@@ -75,7 +75,7 @@ func (o *simOptions) overItems(d *dice, alone bool) {
 	if !alone {
 		return
 	}
-	o.cuts, o.garbled, o.silent, o.delay, o.partition = 0, false, false, 0, strata.Available
+	o.cuts, o.garbled, o.silent, o.delay, o.strict = 0, false, false, 0, false
 	o.holds = false // other instances are not told of them
 	o.memory = []time.Duration{time.Second, 5 * time.Second}[d.intn(2)]
 	if d.chance(700) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -44,7 +45,7 @@ func (m *member) stepMoves(ctx context.Context, d *dice) bool {
 // this one has begun to take them in.
 func (m *member) pull(d *dice) {
 	from := m.s.members[d.intn(len(m.s.members))]
-	in, err := m.cache.Source().Restore(m.s.t.Context(), new(transfer.Taken))
+	in, err := inside.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return
@@ -61,7 +62,7 @@ func (m *member) loadFile(d *dice) {
 	began := time.Now()
 	file := from.giveAway(d)
 	d.sometimes()
-	in, err := m.cache.Source().Restore(m.s.t.Context(), new(transfer.Taken))
+	in, err := inside.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return
@@ -86,8 +87,8 @@ type given struct {
 
 // giveAway collects the entries of the instance, in some time.
 func (m *member) giveAway(d *dice) (g given) {
-	_, g.format = m.cache.Source().Format()
-	out, err := m.cache.Source().Dump(m.s.t.Context(), 0, 1)
+	_, g.format = inside.Parts(m.cache.Inside()).Source().Format()
+	out, err := inside.Parts(m.cache.Inside()).Source().Dump(m.s.t.Context(), 0, 1)
 	if err != nil {
 		m.s.t.Errorf("seed %d: Dump: %v", m.s.seed, err)
 		return given{}
@@ -108,7 +109,7 @@ func (m *member) giveAway(d *dice) (g given) {
 
 // takeIn takes in entries. Their collection began at the time began.
 func (m *member) takeIn(d *dice, in transfer.Restore, g given, began time.Time) {
-	if _, format := m.cache.Source().Format(); format != g.format {
+	if _, format := inside.Parts(m.cache.Inside()).Source().Format(); format != g.format {
 		return // another version of the program
 	}
 	doubt := in.Cover(m.s.t.Context(), g.position)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
@@ -19,8 +18,8 @@ func (o *simOptions) silences(d *dice) {
 	o.ttl = max(o.ttl, time.Minute)
 	o.steps, o.clients = 6+o.steps, min(o.clients, 4)
 	o.reads = []int{600, 950}[d.intn(2)]
-	if o.partition = strata.Available; d.chance(500) {
-		o.partition = strata.Strict
+	if o.strict = false; d.chance(500) {
+		o.strict = true
 	}
 	o.steady = []time.Duration{time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 }

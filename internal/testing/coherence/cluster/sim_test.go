@@ -52,7 +52,7 @@ type simOptions struct {
 	tagged                    bool // entries have tags
 	mixed                     bool // the last instance has values of another schema
 	breaker                   bool // instances leave L2 alone when it fails; else they go on trying
-	partition                 strata.Partition
+	strict                    bool
 	expiring                  bool          // most calls read, or make things stale
 	sweeping                  bool          // many drop everything
 	garbled                   bool          // messages go astray, and no connection is cut
@@ -111,7 +111,7 @@ func drawOptions(d *dice) simOptions {
 		tagged: d.chance(400), mixed: d.chance(200), breaker: d.chance(250),
 	}
 	if d.chance(300) {
-		o.partition = strata.Strict
+		o.strict = true
 	}
 	if o.cuts == 0 {
 		o.accidents = max(0, d.intn(7)-2)
@@ -237,7 +237,7 @@ func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64)
 			p.Delay *= 2
 		}
 		s.bounds(&p)
-		if s.o.partition == strata.Strict && shares != primaries { // an instance does not see that its primary is deposed
+		if s.o.strict && shares != primaries { // an instance does not see that its primary is deposed
 			p.Unconfirmed = 3 * time.Second
 		}
 		h = s.rec.History()
@@ -259,7 +259,7 @@ func (s *sim) join(id int) {
 		Name: "sim", Logger: slog.New(slog.DiscardHandler), TTL: s.o.ttl, IdleTTL: s.o.idle, Jitter: -1,
 		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
-		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Partition: s.o.partition},
+		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Strict: s.o.strict},
 	}
 	m.loader(&o)
 	s.connect(m, &o)

@@ -14,6 +14,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
+// maxHold is the longest hold of an InvalidateHold.
+const maxHold = 24 * time.Hour
+
 // heap is the number of bytes in use on the heap, after a collection.
 func heap() int {
 	runtime.GC()
@@ -64,19 +67,19 @@ func TestHoldOfADayIsTheLongest(t *testing.T) {
 		c := lab.Instance(t, s, busOnly)
 		o := &lab.Origin{}
 		lab.MustGet(t, c, "k", o.Load)
-		err := c.InvalidateHold(t.Context(), strata.MaxHold+1, "k")
+		err := c.InvalidateHold(t.Context(), maxHold+1, "k")
 		if err == nil || !strings.Contains(err.Error(), "longer than 24h0m0s") {
 			t.Errorf("got %v", err)
 		}
 		lab.WantHeld(t, "nothing was done: the instance", c, 0)
-		lab.Must(t, c.InvalidateHold(t.Context(), strata.MaxHold, "k"))
+		lab.Must(t, c.InvalidateHold(t.Context(), maxHold, "k"))
 
-		year := remote.Message{Name: "test", Kind: remote.Dropped, From: 99, Key: "k", Hold: 365 * strata.MaxHold}
+		year := remote.Message{Name: "test", Kind: remote.Dropped, From: 99, Key: "k", Hold: 365 * maxHold}
 		lab.Must(t, s.Bus.Publish(context.Background(), []remote.Message{year}))
 		synctest.Wait()
 		lab.MustGet(t, c, "k", o.Load)
 		lab.WantAbsent(t, "the instance during the hold", c)
-		time.Sleep(strata.MaxHold)
+		time.Sleep(maxHold)
 		lab.MustGet(t, c, "k", o.Load)
 		lab.WantHeld(t, "the instance a day later", c, 0)
 	})

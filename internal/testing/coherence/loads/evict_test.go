@@ -136,7 +136,7 @@ func TestEvictIsCalledForEveryWayOut(t *testing.T) {
 // and stores one more.
 func TestMemoryPolicyDecidesWhatLeavesL1(t *testing.T) {
 	for _, x := range []struct {
-		policy strata.Policy
+		policy memory.Policy
 		share  float64
 		want   string
 	}{

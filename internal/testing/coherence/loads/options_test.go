@@ -385,7 +385,7 @@ func TestOptionsThatMaySurpriseAreLogged(t *testing.T) {
 		"soft for nothing": {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout, o.Stale.OnError = 1, -1 }, "SoftTimeout"},
 		"soft not less":    {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = time.Hour }, "HardTimeout"},
 		"never reached":    {func(o *strata.Options[string, int64]) { o.Limits.MaxLoads, o.Limits.MaxWaiters = 9, 3 }, "MaxWaiters"},
-		"strict alone":     {func(o *strata.Options[string, int64]) { o.Remote.Partition = strata.Strict }, "Strict"},
+		"strict alone":     {func(o *strata.Options[string, int64]) { o.Remote.Strict = true }, "Strict"},
 		"no bus":           {func(o *strata.Options[string, int64]) { o.Remote.Tier = stratatest.NewTier() }, "without a Bus"},
 		"no refresh":       {func(o *strata.Options[string, int64]) { o.Memory.TTL, o.RefreshAt = time.Second, 0.8 }, "Memory.TTL"},
 		"mutation":         {func(o *strata.Options[string, int64]) { o.Memory.DetectMutation = true }, "DetectMutation"},

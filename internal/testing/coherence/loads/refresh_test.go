@@ -188,7 +188,7 @@ func TestHotKeysDoNotExpireWithRefreshEvery(t *testing.T) {
 }
 
 func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
-	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
 		synctest.Test(t, func(t *testing.T) {
 			o := &lab.Origin{}
 			c := lab.NewCache(t, everySeconds(30, o.Load), func(o *strata.Options[string, int64]) {
@@ -216,7 +216,7 @@ func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
 // TestEntryThatIsNeverReadIsNotRefreshed: an entry loaded, set or warmed, and then never read,
 // ends with its TTL, with each policy, though it is among the hottest; a single read keeps it.
 func TestEntryThatIsNeverReadIsNotRefreshed(t *testing.T) {
-	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
 		synctest.Test(t, func(t *testing.T) {
 			o := &lab.Origin{}
 			c := lab.NewCache(t, everySeconds(7, o.Load), func(o *strata.Options[string, int64]) { o.Memory.Policy = policy })

@@ -8,7 +8,7 @@
 // from the begin of the restore, and only if its key is untouched since then. So it is
 // judged by every drop that was heard of, or lost, since the restore began.
 
-package strata
+package exchange
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/internal/snapshot/drops"
 	"github.com/strata-cache/strata/internal/snapshot/format"
@@ -25,46 +26,22 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Restore begins a restore.
-func (s source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (transfer.Restore, error) {
-	if s.c.closed.Load() {
-		return nil, ErrClosed
-	}
-	if err := s.CheckKeys(); err != nil {
-		return nil, err
-	}
-	if err := s.c.joinBus(ctx); err != nil {
-		return nil, err
-	}
-	r := &incoming[K, V]{c: s.c, taken: taken, cover: transfer.Cover{Alone: !s.c.l2.Used(), Connected: s.c.link.Connected}}
-	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
-	r.Learner = drops.NewLearner(s.c.drops, r.withdraw)
-	r.watch = s.c.flights.Watch(nil)
-	r.stamps = s.c.stamps(nil, nil)
-	if s.c.l2.HasBus() && s.c.l2.HasPositions() {
-		r.cover.Witness = s.c.generation.Witness()
-		// The drops up to now, also those of this instance whose messages are on their way.
-		r.cover.Tier, _ = s.c.l2.Position(ctx)
-	}
-	return r, nil
-}
-
-// incoming is the entries of another process on their way into L1.
+// incoming is the entries of another process on their way into L1: a [transfer.Restore].
 type incoming[K comparable, V any] struct {
 	c       *Cache[K, V]
 	watch   *flight.Watch[K]
 	cover   transfer.Cover
 	taken   *transfer.Taken
-	stamps  stamps
+	stamps  local.Stamps
 	aliaser codec.Aliaser[V] // nil if the codec is none
 	drops.Learner
 }
 
 func (r *incoming[K, V]) Close() {
 	r.End() // the stream may have ended early
-	r.c.flights.Unwatch(r.watch)
+	r.c.Flights.Unwatch(r.watch)
 	if w := r.cover.Witness; w != nil {
-		r.c.generation.Dismiss(w)
+		r.c.Ledger.Dismiss(w)
 	}
 }
 
@@ -75,18 +52,18 @@ func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt stri
 // Entry takes in e.
 func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) transfer.Outcome {
 	c := r.c
-	if c.closed.Load() || c.passesMemory(&call{}) {
+	if c.Closed() {
 		return transfer.Full
 	}
 	name := string(e.Key)
-	key, err := c.parseKey(name)
-	if err != nil || c.tooLong(len(name)) || !usableTags(e.Tags) {
+	key, err := c.Parse(name)
+	if err != nil || c.TooLong(len(name)) || !usableTags(e.Tags) {
 		return transfer.Unusable
 	}
-	if !r.cover.Covers(c.l2.Lane, name, len(e.Tags) > 0) {
+	if !r.cover.Covers(c.L2.Lane, name, len(e.Tags) > 0) {
 		return transfer.Unconfirmed
 	}
-	if c.l2.Used() && c.l2.Dropped(name, e.Tags) {
+	if c.L2.Used() && c.L2.Dropped(name, e.Tags) {
 		return transfer.Changed
 	}
 	ago = max(ago, 0)
@@ -94,7 +71,7 @@ func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) tr
 	if age >= 0 {
 		age += ago
 	}
-	r.Ask(c.flights.HashOf(key), e.Tags, age)
+	r.Ask(c.Flights.HashOf(key), e.Tags, age)
 	fresh, left := transfer.Rest(e.Fresh, ago), transfer.Rest(e.Left, ago)
 	if left <= 0 || e.NotFound && fresh <= 0 {
 		return transfer.Over
@@ -106,7 +83,7 @@ func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) tr
 	if !ok {
 		return transfer.Unusable
 	}
-	return r.insert(key, v, e, fresh, min(left, c.kept(max(fresh, 0), e.Own)), ago)
+	return r.insert(key, v, e, fresh, min(left, c.Kept(max(fresh, 0), e.Own)), ago)
 }
 
 func usableTags(tags []string) bool {
@@ -120,12 +97,12 @@ func usableTags(tags []string) bool {
 
 // decode is the value of an entry.
 func (r *incoming[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
-	defer r.c.contain("Remote.Codec")
+	defer r.c.Contain("Remote.Codec")
 	var err error
 	if keep && r.aliaser != nil {
 		v, err = r.aliaser.DecodeAlias(b)
 	} else {
-		v, err = r.c.encoding.Decode(b)
+		v, err = r.c.Encoding.Decode(b)
 	}
 	return v, err == nil
 }
@@ -133,16 +110,16 @@ func (r *incoming[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
 // absent takes in a negative entry.
 func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o transfer.Outcome) {
 	c := r.c
-	n := c.negativeEntry(key, ErrNotFound, fresh, r.stampsOf(e))
-	if v, _ := c.judgeTags(n.Value.traits); v != ledger.Valid {
+	n := c.NewNegative(key, c.NotFound, fresh, r.stampsOf(e))
+	if v, _ := c.JudgeTags(n.Value.Traits); v != ledger.Valid {
 		return transfer.Changed
 	}
-	n.Value.taken = true
+	n.Value.Taken = true
 	o = transfer.Changed
-	c.flights.Restore(r.watch, key, func() {
+	c.Flights.Restore(r.watch, key, func() {
 		if r.has(key) {
 			o = transfer.Present
-		} else if r.Admit(func() { c.negatives.Set(n, 1) }) {
+		} else if r.Admit(func() { c.Negatives.Set(n, 1) }) {
 			o = r.stored(key)
 		}
 	})
@@ -150,110 +127,110 @@ func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o 
 }
 
 // stampsOf are the stamps of the entry that is made of e.
-func (r *incoming[K, V]) stampsOf(e *format.Entry) stamps {
+func (r *incoming[K, V]) stampsOf(e *format.Entry) local.Stamps {
 	s := r.stamps
-	s.tags, s.own = e.Tags, e.Own
+	s.Tags, s.Own = e.Tags, e.Own
 	return s
 }
 
 // has reports whether L1 has an answer for key. The lock of its flights is held.
 func (r *incoming[K, V]) has(key K) bool {
-	if e, now := r.c.memory.Peek(key); e != nil && now < e.Dead && !r.c.generation.Invalidates(e.Value.Stamp()) && !r.c.tagsDropped(e) {
+	if e, now := r.c.Values.Peek(key); e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e) {
 		return true
 	}
-	return r.c.recall(key) != nil
+	return r.c.Recall(key) != nil
 }
 
 // insert puts v into L1 as the entry of key.
 func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
 	c := r.c
-	weight, ok := c.weigh(key, v)
+	weight, ok := c.Weigh(key, v)
 	if !ok {
 		return transfer.Unusable
 	}
-	now := c.now()
-	about := record{id: remote.ID(from.ID)}
+	now := c.Values.Now()
+	about := local.Record{ID: remote.ID(from.ID)}
 	if from.Age >= 0 {
-		about.born = now - int64(from.Age) - int64(ago)
+		about.Born = now - int64(from.Age) - int64(ago)
 	}
-	e := c.entry(now, key, v, fresh, left, r.stampsOf(from), about)
-	if c.tagsDropped(e) {
+	e := c.New(now, key, v, fresh, left, r.stampsOf(from), about)
+	if c.TagsDropped(e) {
 		return transfer.Changed
 	}
 	if from.Expired {
 		e.Value.Expire()
 	}
-	c.refreshSoon(e, now, fresh, transfer.Life(from, fresh, ago), 0)
-	c.mark(e)
+	c.RefreshSoon(e, now, fresh, transfer.Life(from, fresh, ago), 0)
+	c.Mark(e)
 	e.Value.State |= expiry.Taken
-	var removed []removal[K, V]
+	var removed []local.Removal[K, V]
 	o = transfer.Changed
-	c.flights.Restore(r.watch, key, func() {
+	c.Flights.Restore(r.watch, key, func() {
 		if r.has(key) {
 			o = transfer.Present
 			return
 		}
 		r.Admit(func() {
 			o = transfer.Full
-			if c.roomLeft() > 0 {
-				if removed, ok = c.memory.Set(e, weight); ok {
+			if c.Room(1) > 0 {
+				if removed, ok = c.Values.Set(e, weight); ok {
 					o = r.stored(key)
 				}
 			}
 		})
 	})
-	c.memory.Notify(removed)
+	c.Values.Notify(removed)
 	if o == transfer.Stored {
-		c.stored(context.Background(), key, v, "L1")
+		c.Stored(key, v)
 	}
 	if o == transfer.Stored && from.Uses > 0 {
-		c.memory.Touch(key)
+		c.Values.Touch(key)
 	}
 	return o
 }
 
 // stored notes that the entry of key is in L1, if a drop may be told that is later.
 func (r *incoming[K, V]) stored(key K) transfer.Outcome {
-	if r.c.drops != nil {
-		r.taken.Add(r.c.flights.HashOf(key))
+	if r.c.Drops != nil {
+		r.taken.Add(r.c.Flights.HashOf(key))
 	}
 	return transfer.Stored
 }
 
 // withdraw removes the entries of L1 that old reports.
 func (r *incoming[K, V]) withdraw(old func(*drops.Aged) bool) {
-	for e := range r.c.memory.All() {
+	for e := range r.c.Values.All() {
 		r.withdrawKey(e.Key, false, old)
 	}
-	for n := range r.c.negatives.All() {
+	for n := range r.c.Negatives.All() {
 		r.withdrawKey(n.Key, false, old)
 	}
 }
 
 // withdrawKey is withdraw for one key. With lasting no entry of it is taken in any more.
 func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) bool) {
-	c, hash, taken := r.c, r.c.flights.HashOf(key), false
-	var removed []removal[K, V]
-	c.flights.Withdraw(key, lasting, func() (gone bool) {
-		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).traits.tags(), Taken: e.Value.State&expiry.Taken != 0, Born: c.born(e)}) {
+	c, hash, taken := r.c, r.c.Flights.HashOf(key), false
+	var removed []local.Removal[K, V]
+	c.Flights.Withdraw(key, lasting, func() (gone bool) {
+		if e, _ := c.Values.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: local.RecordOf(e).Traits.Tags(), Taken: e.Value.State&expiry.Taken != 0, Born: c.Born(e)}) {
 			taken = e.Value.State&expiry.Taken != 0
-			removed, gone = c.forgetValue(key), true
+			removed, gone = c.ForgetValue(key), true
 		}
-		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.traits.tags(), Taken: n.Value.taken}) {
-			c.negatives.Delete(key)
-			gone, taken = true, taken || n.Value.taken
+		if n, _ := c.Negatives.Peek(key); n != nil && n.Value.NotFound && old(&drops.Aged{Hash: hash, Tags: n.Value.Traits.Tags(), Taken: n.Value.Taken}) {
+			c.Negatives.Delete(key)
+			gone, taken = true, taken || n.Value.Taken
 		}
 		return gone
 	})
 	if taken {
 		r.taken.Withdraw(hash)
 	}
-	c.memory.Notify(removed)
+	c.Values.Notify(removed)
 }
 
 func (r *incoming[K, V]) Drop(name []byte, ago time.Duration) {
-	if key, err := r.c.parseKey(string(name)); err == nil {
-		began := r.c.now() - int64(ago)
-		r.withdrawKey(key, !r.Learner.Drop(r.c.flights.HashOf(key)), func(e *drops.Aged) bool { return e.Taken || e.Born != 0 && e.Born < began })
+	if key, err := r.c.Parse(string(name)); err == nil {
+		began := r.c.Values.Now() - int64(ago)
+		r.withdrawKey(key, !r.Learner.Drop(r.c.Flights.HashOf(key)), func(e *drops.Aged) bool { return e.Taken || e.Born != 0 && e.Born < began })
 	}
 }

@@ -3,15 +3,24 @@ package strata
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/strata-cache/strata/internal/observe/events"
 	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/snapshot/exchange"
+	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
-// Panel returns the cache without its types of keys and values, for package admin. Its methods
-// are for the packages of strata.
-func (c *Cache[K, V]) Panel() panel.Panel { return view[K, V]{c} }
+// Inside is a cache for the packages admin and snapshot of this module. It has no fields
+// and methods for programs.
+type Inside inside.Parts
+
+// Inside returns the cache without its types of keys and values.
+func (c *Cache[K, V]) Inside() Inside {
+	return Inside(inside.New(view[K, V]{c}, exchange.New(c.exchanged())))
+}
 
 type view[K comparable, V any] struct{ c *Cache[K, V] }
 
@@ -112,4 +121,19 @@ func (p view[K, V]) Settings() []panel.Setting {
 		"Off": c.tuned.off.Load(), "TTL": c.tuned.ttl(), "Stale.WhileRevalidate": stale.WhileRevalidate, "Stale.OnError": stale.OnError,
 		"Memory.MaxEntries": entries, "Memory.MaxWeight": weight,
 	}, c.encoding.Name())
+}
+
+// exchanged is the cache for package snapshot.
+func (c *Cache[K, V]) exchanged() *exchange.Cache[K, V] {
+	return &exchange.Cache[K, V]{Store: &c.near, Config: exchange.Config[K, V]{
+		Title: c.o.Name, Logger: c.o.Logger, Flights: c.flights, Drops: c.drops, Encoding: c.encoding, L2: c.l2, Link: c.link, Dropping: &c.dropping,
+		Name: c.nameOf, Parse: c.parseKey, Named: c.names.Of != nil && c.names.Parse != nil, TooLong: c.tooLong,
+		Weigh: c.weigh, Weighs: c.o.Memory.Weigh != nil, Mark: c.mark, Kept: c.kept, Contain: c.contain, Panicked: errCodecPanicked, NotFound: ErrNotFound,
+		Stored: func(key K, v V) { c.stored(context.Background(), key, v, "L1") },
+		Closed: func() bool { return c.closed.Load() || c.passesMemory(&call{}) },
+		Usable: c.warmable,
+		Warm: func(ctx context.Context, keys iter.Seq[K], perSecond int, progress func(transfer.Warmed)) (transfer.Warmed, error) {
+			return c.warm(ctx, keys, WarmOptions{PerSecond: perSecond}, progress)
+		},
+	}}
 }

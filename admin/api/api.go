@@ -1,4 +1,4 @@
-// Package adminapi is the JSON of the page of package admin: the answers to its requests,
+// Package api is the JSON of the page of package admin: the answers to its requests,
 // and the bodies of its actions. Durations are in nanoseconds, times in milliseconds since
 // 1970. A program that reads the page decodes into these types; fields may be added.
 //
@@ -14,7 +14,7 @@
 // The address is relative to the page, whose own ends with a slash. Bodies are JSON, or forms
 // with the same names. A request that is refused has a status of 400 or above, and an object
 // with the field "error".
-package adminapi
+package api
 
 import "time"
 

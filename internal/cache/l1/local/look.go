@@ -1,0 +1,92 @@
+package local
+
+import (
+	"iter"
+
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
+)
+
+// IsFresh reports whether a read would serve e, which L1 has now, at once.
+func (s *Store[K, V]) IsFresh(e *Entry[K, V]) bool {
+	return s.Values.Now() < e.Value.FreshUntil(e.Dead) && s.Verdict(e) == ledger.Valid
+}
+
+// Has reports whether L1 has a fresh value of key.
+func (s *Store[K, V]) Has(key K) bool {
+	e, _ := s.Values.Peek(key)
+	return e != nil && s.IsFresh(e)
+}
+
+// Fresh iterates over the fresh entries.
+func (s *Store[K, V]) Fresh() iter.Seq[*Entry[K, V]] {
+	return func(yield func(*Entry[K, V]) bool) {
+		for e := range s.Values.All() {
+			if s.IsFresh(e) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Hottest returns up to n fresh entries, the most used first.
+func (s *Store[K, V]) Hottest(n int) (fresh []*Entry[K, V]) {
+	for want := n; n > 0; want *= 2 {
+		all := s.Values.Hottest(want)
+		fresh = fresh[:0]
+		for _, e := range all {
+			if len(fresh) < n && s.IsFresh(e) {
+				fresh = append(fresh, e)
+			}
+		}
+		if len(fresh) == n || len(all) < want {
+			break
+		}
+	}
+	return fresh
+}
+
+// Touch counts as a read of key, and reports whether L1 has a value of it, fresh or stale.
+func (s *Store[K, V]) Touch(key K) bool {
+	e, _ := s.Values.Peek(key)
+	return e != nil && s.Verdict(e) <= ledger.Stale && s.Values.Touch(key)
+}
+
+// Room is about the number of entries for which L1 has room without an eviction: most of them at
+// most.
+func (s *Store[K, V]) Room(most int) int {
+	n, left := int64(s.Values.Len()), int64(most)
+	if s.MaxEntries > 0 {
+		left = min(left, s.MaxEntries-n)
+	}
+	if s.MaxWeight > 0 {
+		each := max(1, s.Values.Weight()/max(1, n))
+		left = min(left, (s.MaxWeight-s.Values.Weight())/each)
+	}
+	return int(max(0, left))
+}
+
+// Purge removes the entries that drops of everything or of tags made absent, until ended.
+func (s *Store[K, V]) Purge(ended func() bool) {
+	s.Values.DeleteFunc(func(e *Entry[K, V]) bool {
+		return !ended() && (s.Ledger.Invalidates(e.Value.Stamp()) || s.TagsDropped(e))
+	})
+}
+
+// Put replaces the entry of key by value, of the given weight, or by the negative entry failure, or
+// removes it if there is neither. It returns the removed ones, and whether a value is kept.
+func (s *Store[K, V]) Put(key K, value *Entry[K, V], weight int64, failure *l1.Entry[K, Negative]) (removed []Removal[K, V], kept bool) {
+	switch {
+	case failure != nil:
+		removed = s.ForgetValue(key)
+		s.Negatives.Set(failure, 1)
+	case value != nil:
+		removed, kept = s.Values.Set(value, weight)
+		if s.Negatives.Len() > 0 {
+			s.Negatives.Delete(key)
+		}
+	default:
+		removed = s.Forget(key)
+	}
+	return removed, kept
+}

@@ -1,0 +1,95 @@
+// Package exchange gives away the entries of L1 for a snapshot, and takes in those of another
+// process, as package transfer wants it. It knows the forms of entries in L1, and no Cache.
+package exchange
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
+	"github.com/strata-cache/strata/internal/cache/link"
+	"github.com/strata-cache/strata/internal/snapshot/drops"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Config are the parts of a cache that a [Cache] needs.
+type Config[K comparable, V any] struct {
+	Flights  *flight.Group[K, V]
+	Drops    *drops.Log // nil of a cache whose drops others tell
+	Encoding codec.Codec[V]
+	// Name returns the name of a key, Parse is its inverse. Named says that there are both. TooLong reports whether a name has too many
+	// bytes.
+	Name    func(K) (string, error)
+	Parse   func(string) (K, error)
+	Named   bool
+	TooLong func(bytes int) bool
+	// Weigh returns the weight of an entry, and false if L1 must not keep it. Weighs says that weights differ.
+	Weigh  func(K, V) (weight int64, ok bool)
+	Weighs bool
+	// Mark notes a hash of the value of an entry, Stored is told that L1 has a value.
+	Mark   func(*local.Entry[K, V])
+	Stored func(K, V)
+	// Closed reports that L1 keeps nothing, or no more.
+	Closed func() bool
+	// Kept is how long a value with these lives is kept that is fresh for left.
+	Kept func(left time.Duration, own *expiry.Own) time.Duration
+	// L2 is the tier that instances share, Link follows its bus, and is nil without one. Dropping are
+	// the calls that drop entries in L2 and then here.
+	L2       L2
+	Link     *link.Link
+	Dropping *flight.Period
+	// Usable returns the error of a cache that is closed, Warm is Cache.Warm for keys.
+	Usable func(context.Context) error
+	Warm   func(ctx context.Context, keys iter.Seq[K], perSecond int, progress func(transfer.Warmed)) (transfer.Warmed, error)
+	// Title is the name of the cache, Logger its log.
+	Title  string
+	Logger *slog.Logger
+	// Contain recovers from a panic of a function of the program. It is deferred.
+	Contain func(function string)
+	// Panicked is the error of a codec that has panicked, NotFound that of a negative entry.
+	Panicked, NotFound error
+}
+
+// L2 is the tier of a cache: an l2.Store.
+type L2 interface {
+	// Used reports whether there is a tier or a bus, HasTier and HasBus one of them, and HasPositions
+	// a tier whose drops have positions.
+	Used() bool
+	HasTier() bool
+	HasBus() bool
+	HasPositions() bool
+	// Position returns the present position.
+	Position(context.Context) (remote.Position, error)
+	// Space is the name of the cache among those of all services, Lane the lane of a name.
+	Space() string
+	Lane(name string) uint16
+	// Dropped reports whether a drop of the name, or of one of the tags, is not confirmed.
+	Dropped(name string, tags []string) bool
+}
+
+// Cache is a cache whose entries come or go.
+type Cache[K comparable, V any] struct {
+	*local.Store[K, V]
+	Config[K, V]
+}
+
+// stamps returns the stamps of an entry without tags that is made now.
+func (c *Cache[K, V]) stamps() local.Stamps {
+	return local.Stamps{Generation: c.Ledger.Watermark(), TagGeneration: c.Ledger.TagWatermark()}
+}
+
+// Until returns the time from now to then on L1's clock.
+func Until(then, now int64) time.Duration {
+	if then == l1.Forever {
+		return math.MaxInt64
+	}
+	return time.Duration(then - now)
+}
