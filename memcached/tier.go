@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -68,8 +67,8 @@ func (t *Tier) Bind(s remote.Space) remote.Tier {
 	return &Tier{t.Tier.Bind(s).(*castier.Tier), t.items}
 }
 
-// Health is for package strata: the health of the servers, for all caches of the client.
-func (t *Tier) Health() *logthrottle.Servers { return t.items.c.health }
+// Health returns the state of the servers that all caches of the client share. It is for package strata.
+func (t *Tier) Health() any { return t.items.c.health }
 
 // Probe implements [remote.Prober]. It reports nothing: no setting of memcached weakens
 // the promises of a cache. It fails if a server does not answer, and with [ErrClassic] if

@@ -163,8 +163,6 @@ func (s *Store) know() {
 	servers := states.NewServers()
 	if known, ok := remote.As[interface{ Health() any }](s.tier); ok {
 		servers = states.Of(known)
-	} else if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
-		servers = known.Health()
 	}
 	s.health.log, s.health.server = servers.Join(s.o.Name), servers.Name()
 	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.health.server == "" {

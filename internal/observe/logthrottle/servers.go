@@ -44,10 +44,7 @@ func NewServers(names ...string) *Servers {
 // Of returns the health of the servers of a tier or bus that knows it, or else that of
 // servers which no other cache knows.
 func Of(client any) *Servers {
-	switch c := client.(type) {
-	case interface{ Health() *Servers }:
-		return c.Health()
-	case interface{ Health() any }: // of clients whose types are public
+	if c, ok := client.(interface{ Health() any }); ok { // a public type, which cannot name Servers
 		if s, ok := c.Health().(*Servers); ok {
 			return s
 		}

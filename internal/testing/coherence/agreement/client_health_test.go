@@ -23,7 +23,7 @@ type known struct {
 	servers *logthrottle.Servers
 }
 
-func (k known) Health() *logthrottle.Servers       { return k.servers }
+func (k known) Health() any                        { return k.servers }
 func (k known) Unwrap() remote.Tier                { return k.Tier }
 func (k known) Wrap(inner remote.Tier) remote.Tier { return known{inner, k.servers} }
 
@@ -32,7 +32,7 @@ type knownBus struct {
 	servers *logthrottle.Servers
 }
 
-func (k knownBus) Health() *logthrottle.Servers { return k.servers }
+func (k knownBus) Health() any { return k.servers }
 
 // trio are three caches on one client, with one log.
 func trio(t *testing.T, p *lab.Patient, log *lab.LogText) (caches []*strata.Cache[string, int64], hear func(bool)) {
