@@ -9,8 +9,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// everyServer calls f for all servers at once, also for those that are left alone, and
-// returns the errors, in a fleet with the names of their servers.
+// everyServer calls f for all servers at once, also for ejected ones. It returns the
+// errors, in a fleet with the names of their servers.
 func (c *Client) everyServer(f func(*node) error) error {
 	all := c.servers.Now().All
 	if len(all) == 1 {
@@ -47,14 +47,14 @@ func ofServers[T any](c *Client, f func(*node) (T, error)) (map[string]T, error)
 	return all, err
 }
 
-// Ping asks every server for a sign of life, also those that are ejected. The error is
-// that of all servers that gave none.
+// Ping asks every server for an answer, also the ejected ones. The error joins the
+// errors of all silent servers.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.everyServer(func(n *node) error { return n.ping(ctx) })
 }
 
 // Version returns the version of each server, by its name in Options.Servers. If some do
-// not answer, it returns those of the others beside the error.
+// not answer, it returns the versions of the others beside the error.
 func (c *Client) Version(ctx context.Context) (map[string]string, error) {
 	return ofServers(c, func(n *node) (version string, err error) {
 		err = n.ask(ctx, true, "version\r\n", meta.Version, func(r meta.Reply) { version = string(r.Text) })
@@ -62,15 +62,16 @@ func (c *Client) Version(ctx context.Context) (map[string]string, error) {
 	})
 }
 
-// FlushAll removes all items of every server, also if others fail. The error is that of
-// all servers that failed.
+// FlushAll removes all items of every server, also if others fail. The error joins the
+// errors of all failed servers.
 func (c *Client) FlushAll(ctx context.Context) error {
 	return c.everyServer(func(n *node) error { return n.ask(ctx, false, "flush_all\r\n", meta.OK, nil) })
 }
 
-// Stats returns the statistics of each server, by its name in Options.Servers: those
-// of a section such as settings, items or slabs, or the general ones if it is empty. If
-// some servers do not answer, it returns those of the others beside the error.
+// Stats returns the statistics of each server, by its name in Options.Servers. A
+// section, such as settings, items or slabs, selects the statistics; the empty one
+// selects the general statistics. If some servers do not answer, Stats returns the
+// statistics of the others beside the error.
 func (c *Client) Stats(ctx context.Context, section string) (map[string]map[string]string, error) {
 	if section != "" && !meta.PlainKey(section) {
 		return nil, badKey(section)

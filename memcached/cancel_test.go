@@ -32,7 +32,7 @@ func worth(key string) string {
 	return strings.Repeat(key, 1+n%500)
 }
 
-// is reports a value that is not that of the key.
+// is reports a value of another key.
 func is(key, got string, err error) error {
 	if err == nil && got != worth(key) {
 		return fmt.Errorf("%s got %.40q", key, got)
@@ -165,8 +165,8 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 	return cut
 }
 
-// TestCancelledCallsNeverMixReplies: every value is that of its own key, also after
-// callers have left.
+// TestCancelledCallsNeverMixReplies: every call returns the value of its own key,
+// also after other callers have left.
 func TestCancelledCallsNeverMixReplies(t *testing.T) {
 	for seed, total := uint64(1), 0; total < kit.Rounds(*cancellations) && !t.Failed(); seed++ {
 		if total += cancelled(t, seed); seed == 20 && total == 0 {

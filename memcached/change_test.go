@@ -16,7 +16,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestItemsOfABatchCanBeComparedAndSwapped: as those of Get, until they change.
+// TestItemsOfABatchCanBeComparedAndSwapped: as items of Get can, until they
+// change.
 func TestItemsOfABatchCanBeComparedAndSwapped(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 		ctx := t.Context()
@@ -221,7 +222,8 @@ func TestManyItemsAreDeletedTogether(t *testing.T) {
 	})
 }
 
-// TestKeysThatAreNotDeletedAreNamed: those of a dead server, and no others.
+// TestKeysThatAreNotDeletedAreNamed: the error names the keys of a dead
+// server, and no others.
 func TestKeysThatAreNotDeletedAreNamed(t *testing.T) {
 	for d := memcached.DeadFails; d <= memcached.DeadMoves; d++ {
 		three(t, treating(d), func(t *testing.T, q *squad, c *memcached.Client) {

@@ -22,8 +22,8 @@
 // caller without allocating anything. [Client.Set], [Client.Add], [Client.Replace]
 // and [Client.CompareAndSwap] write one; [Client.Delete], [Client.Touch],
 // [Client.Append] and [Client.Prepend] change it. [Client.Increment] and
-// [Client.Decrement] count, [Client.IncrementFrom] and [Client.DecrementFrom] also what
-// is not there yet.
+// [Client.Decrement] count, [Client.IncrementFrom] and [Client.DecrementFrom] also
+// count a missing key.
 //
 // # Many keys
 //
@@ -57,14 +57,14 @@
 // # A fleet
 //
 // Several servers share the keys, as [Fleet] says: by a [Placement] that other clients
-// know, with an error, a miss or another server for the keys of one that is dead. The
-// other servers are not disturbed by it. [Client.SetServers] changes the list.
+// know, with an error, a miss or another server for the keys of a dead one. The dead
+// server does not disturb the others. [Client.SetServers] changes the list.
 //
 // # As the shared tier of a cache
 //
 // [NewTier] makes a Tier, which is the L2 of caches of strata. memcached carries no
-// messages, so the cache has a Bus from elsewhere, such as that of package redis, or a
-// short Memory.TTL, after which an instance sees the changes of others. The page
+// messages, so the cache needs a Bus from elsewhere, such as the one of package redis,
+// or a short Memory.TTL, after which an instance sees the changes of others. The page
 // docs/guide/redis-or-memcached.md compares the choices.
 //
 // # Errors
@@ -118,13 +118,13 @@ type Client struct {
 // list are the servers at one time.
 type list = roster.List[*node]
 
-// fleet are the servers of a client, and those that are left alone. Views of a client
-// share it.
+// fleet are the servers of a client, with the ejected ones. Views of a client share
+// it.
 type fleet struct {
 	servers *roster.Roster[*node]
 	steps   meta.Steps
 	health  *logthrottle.Servers // of all Tiers, for the log
-	trials  *limit.Background    // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
+	trials  *limit.Background    // of ejected servers, and the questions of Tiers beside calls; ctx ends them
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -147,8 +147,8 @@ func newFleet(o *Options) (*fleet, error) {
 	return f, nil
 }
 
-// New returns a client. It opens no connection. The error names every field of
-// o that is wrong.
+// New returns a client. It opens no connection. The error names every wrong
+// field of o.
 func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -162,9 +162,9 @@ func New(o Options) (*Client, error) {
 	return &Client{o: &o, fleet: f, dead: o.Fleet.Dead}, nil
 }
 
-// Close closes all connections and waits for the goroutines of the client. Calls
-// that are running fail with ErrClosed, and so do all later ones. It can be called
-// more than once; the error is always nil.
+// Close closes all connections and waits for the goroutines of the client. Running
+// calls fail with ErrClosed, and so do all later ones. It can be called more than
+// once; the error is always nil.
 func (c *Client) Close() error {
 	c.cancel()
 	c.trials.Close()
@@ -205,12 +205,12 @@ func (c *Client) inService(l *list, server int) (*node, error) {
 	if last == nil { // it has just come back
 		return n, nil
 	}
-	// The error is that of another call, so its chain says nothing about this one.
+	// The error belongs to another call, so its chain says nothing about this one.
 	return n, &ConnError{Op: "ejected", Err: errors.New(last.Error())}
 }
 
-// Ejected returns the names in Options.Servers of the servers that are left alone now,
-// since they do not answer; see [Fleet].
+// Ejected returns the names in Options.Servers of the servers that are ejected now:
+// the client leaves them alone, since they do not answer; see [Fleet].
 func (c *Client) Ejected() []string {
 	var names []string
 	l := c.servers.Now()
@@ -222,21 +222,21 @@ func (c *Client) Ejected() []string {
 	return names
 }
 
-// SetServers replaces Options.Servers, and Fleet.Weights, while calls run. Those that have
-// begun end on the server that they began on. A server that stays keeps its connections and
-// its state; the connections of one that does not are closed when they are idle. Keys move
-// as the [Placement] says. The same list again changes nothing.
+// SetServers replaces Options.Servers, and Fleet.Weights, while calls run. Each running
+// call ends on the server that it began on. A server that stays keeps its connections and
+// its state; the connections of a removed one are closed when they are idle. Keys move as
+// the [Placement] says. The same list again changes nothing.
 //
-// A server that was left out has items from before, and a plain client reads them again when
-// it comes back: see the guide, docs/guide/fleet-of-memcached.md. Tiers over the client use
-// no value from before the change. SetServers tells this each server, within ctx. If one does
-// not answer, the error is, or has in its chain, a [remote.NotToldError] or the error of the
-// server: the new list is used nevertheless, and that server is told before it is used. After
-// any other error the list of before is used.
+// A removed server keeps its items from before, and a plain client reads them again when the
+// server comes back: see the guide, docs/guide/fleet-of-memcached.md. Tiers over the client
+// use no value from before the change. SetServers tells this each server, within ctx. If one
+// does not answer, the error is, or has in its chain, a [remote.NotToldError] or the error of
+// the server. The new list is used nevertheless, and that server is told before its first
+// use. After any other error the list of before is used.
 //
 // Each instance has its own list. A drop by an instance with another list does not reach the
 // values that this instance reads from L2, until both have the same list and SetServers has
-// returned on the last; what L1 took over meanwhile lives for its TTL.
+// returned on the last; the values that L1 took over meanwhile live for their TTL.
 func (c *Client) SetServers(ctx context.Context, servers []string, weights ...int) error {
 	o := *c.o
 	o.Servers, o.Fleet.Weights = slices.Clone(servers), slices.Clone(weights)
@@ -271,8 +271,8 @@ func (c *Client) watch(f func(context.Context) error) {
 	c.tiers = append(c.tiers, f)
 }
 
-// misses reports whether a read of a dead server is a miss. A call that has run out of
-// time fails nevertheless.
+// misses reports whether a read of a dead server is a miss. A call whose time is up
+// fails nevertheless.
 func (c *Client) misses(ctx context.Context) bool {
 	return c.dead == DeadMisses && overdue.Err(ctx) == nil
 }
@@ -294,7 +294,7 @@ func (c *Client) do(ctx context.Context, key string, q request, dst []byte) (ans
 	return a, err
 }
 
-// expiry checks a life, and converts it to what the server wants.
+// expiry checks a life, and converts it to the form that the server wants.
 func expiry(life time.Duration) (int64, error) {
 	if life < 0 {
 		return 0, fmt.Errorf("memcached: negative life: %v", life)
@@ -303,19 +303,18 @@ func expiry(life time.Duration) (int64, error) {
 }
 
 // PoolStats are counters of the pools of a [Client] since it was made, and their state
-// now, over all servers, also those that have left.
+// now, over all servers, also the removed ones.
 type PoolStats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
-	// Stale counts connections that were found dead when they were to be used
-	// again, or were closed because another one was. Broken counts those closed
-	// because a call failed or was cancelled half-way, or because of bytes that
-	// no call had asked for.
+	// Stale counts idle connections found dead before their next use, and those
+	// closed along with one. Broken counts those closed because a call failed or
+	// was cancelled half-way, or because of bytes that no call had asked for.
 	Stale, Broken uint64
-	// Retried counts calls that were sent again on another connection.
+	// Retried counts calls sent again on another connection.
 	Retried uint64
 	// Open connections, those of them that are Idle, and calls Waiting.
 	Open, Idle, Waiting int

@@ -178,7 +178,8 @@ func TestProtocolOfTheOptionsIsObeyed(t *testing.T) {
 	}
 }
 
-// TestServerThatIsReplacedIsSpokenToInItsWay: by connections that are opened later.
+// TestServerThatIsReplacedIsSpokenToInItsWay: connections opened later find out
+// anew.
 func TestServerThatIsReplacedIsSpokenToInItsWay(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old, fakememcached.V1638, fakememcached.Proxy} {

@@ -27,16 +27,16 @@ type conn struct {
 // errSpoilt is the error of calls that wait behind an error of the server.
 var errSpoilt = &meta.ProtocolError{Reason: "the server has not understood a command"} // read-only
 
-// Received is the number of bytes that have come.
+// Received is the number of bytes received so far.
 func (c *conn) Received() uint64 { return c.r.Received() }
 
-// The methods up to Look implement mux.Line, with those of Socket, so that callers
-// can share a connection.
+// The methods up to Look implement mux.Line, together with the methods of Socket,
+// so that callers can share a connection.
 
 // Fill waits for bytes and takes them in.
 func (c *conn) Fill() error { return c.r.Fill() }
 
-// Next returns the next reply that is complete.
+// Next returns the next complete reply.
 func (c *conn) Next() ([]byte, error) {
 	if c.spoilt {
 		return nil, errSpoilt
@@ -62,10 +62,10 @@ func (c *conn) note(r *meta.Reply) {
 // Buffered is the number of bytes that came in and were not taken.
 func (c *conn) Buffered() int { return c.r.Buffered() }
 
-// Quiet reports whether nothing was read that was not taken.
+// Quiet reports whether all bytes read so far were taken.
 func (c *conn) Quiet() bool { return !c.spoilt && c.r.Buffered() == 0 && c.Silent() }
 
-// Look looks for bytes that have come although no reply is owed, in every place
+// Look looks for bytes that came although no reply is owed, in every place
 // where they may lie.
 func (c *conn) Look(reads bool) error {
 	if reads && !c.Quiet() {

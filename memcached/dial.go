@@ -13,11 +13,11 @@ import (
 )
 
 // A connection is opened in steps: dial, TLS, credentials, and a probe that finds the
-// abilities of the server by their effect. Invariant: a connection that is returned
-// owes no reply, and its dialer knows the abilities of its server.
+// abilities of the server by their effect. Invariant: a returned connection owes no
+// reply, and its dialer knows the abilities of its server.
 
-// Abilities are those of a server, found by trying: a version number says nothing
-// about a proxy.
+// Abilities are the features of a server that a client uses. The client finds
+// them by trying: a version number says nothing about a proxy.
 type Abilities struct {
 	// Meta says that meta commands are used; otherwise the client is in classic
 	// mode.
@@ -50,8 +50,8 @@ type dialer struct {
 	addr  string
 	tls   *tls.Config // nil without encryption
 	steps *meta.Steps
-	// able is what the server could do when a connection was opened last; nil
-	// before the first. refused is when it last closed connections on meta
+	// able are the abilities of the server when a connection was opened last;
+	// nil before the first. refused is when it last closed connections on meta
 	// commands, in nanoseconds, or zero.
 	able    atomic.Pointer[Abilities]
 	refused atomic.Int64
@@ -64,7 +64,7 @@ func (d *dialer) note(able Abilities) {
 	}
 }
 
-// open opens a connection and finds out what its server can do.
+// open opens a connection and finds the abilities of its server.
 func (d *dialer) open(ctx context.Context) (*conn, error) {
 	switch {
 	case d.o.Protocol == Classic, d.o.Protocol == Auto && d.refusesMeta(time.Now()):
@@ -76,7 +76,7 @@ func (d *dialer) open(ctx context.Context) (*conn, error) {
 	if !errors.Is(err, errHungUp) {
 		return cn, err
 	}
-	// A proxy without meta commands, or a server that has just died.
+	// A proxy without meta commands, or a server that died just now.
 	classic, err := d.openAs(ctx, false)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (c *conn) probeClassic() (able Abilities, err error) {
 	return able, nil
 }
 
-// probeMeta finds out what the server can do, by four commands.
+// probeMeta finds the abilities of the server, by four commands.
 func (c *conn) probeMeta() (able Abilities, err error) {
 	before := c.r.Received()
 	c.W = append(c.W, metaProbe...)

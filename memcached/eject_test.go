@@ -28,9 +28,9 @@ func eject(t *testing.T, q *squad, c *memcached.Client, server int) {
 	t.Fatal("not ejected")
 }
 
-// TestEjectedServerIsTriedAgainBesideTheCalls counts what a server gets that does not
-// answer for ten minutes, while there are 100 calls a second for it, and looks how soon it
-// is found when it answers again.
+// TestEjectedServerIsTriedAgainBesideTheCalls lets a server not answer for ten minutes,
+// while there are 100 calls a second for it. It counts the connections and commands that
+// the server gets, and looks how soon the client finds it when it answers again.
 func TestEjectedServerIsTriedAgainBesideTheCalls(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

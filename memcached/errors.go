@@ -31,21 +31,22 @@ var (
 	// ErrBadKey is in the chain of an error when a key cannot be sent, under the
 	// Options.Keys of the client. Nothing was sent, also of a batch.
 	ErrBadKey = errors.New("memcached: bad key")
-	// ErrClosed is returned by everything that is used after Close.
+	// ErrClosed is returned by every call after Close.
 	ErrClosed = errors.New("memcached: closed")
 	// ErrProtocol is in the chain of an error when the server broke the protocol
 	// or a limit of Options, or answered another command. The connection was
 	// closed.
 	ErrProtocol = errors.New("memcached: protocol broken")
-	// ErrClassic is returned by a call that needs meta commands, with a server
-	// that has none.
+	// ErrClassic is returned by a call that needs meta commands, if the server
+	// has none.
 	ErrClassic = errors.New("memcached: the server has no meta commands")
 )
 
 // ServerError is an error that the server answered with.
 type ServerError struct {
 	// Code is ERROR, CLIENT_ERROR or SERVER_ERROR. After the first two the
-	// connection is closed, but for a number that is none.
+	// connection is closed, unless a command that counts found a value that is
+	// no number.
 	Code string
 	// Message is the rest, at most 512 bytes of it.
 	Message string
@@ -67,7 +68,7 @@ func serverError(r meta.Reply) *ServerError {
 	return &ServerError{Code: r.Code, Message: string(r.Text[:min(len(r.Text), longest)])}
 }
 
-// noNumber reports whether err says that an item that was to be counted is no number.
+// noNumber reports whether err says that the value of a counted item is no number.
 func noNumber(err error) bool {
 	var e *ServerError
 	return errors.As(err, &e) && e.Code == "CLIENT_ERROR" && strings.HasSuffix(e.Message, "non-numeric value")
@@ -104,7 +105,8 @@ func SafeToRetry(err error) bool {
 	return errors.As(err, &ce) && !ce.Sent && !errors.Is(err, ErrClosed)
 }
 
-// PartialError is returned by calls for many keys beside what went well.
+// PartialError is returned by calls for many keys, beside the results of the
+// keys that succeeded.
 type PartialError struct {
 	// Failed has the error of each key that failed. An item of SetMany whose
 	// error is a [*ServerError] or a [*ConnError] may have been stored.

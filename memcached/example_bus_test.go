@@ -88,8 +88,8 @@ func ExampleNewTier_alone() {
 	// Output: Ann <nil> origin
 }
 
-// What a server can do is found by trying. A client of an old server, or of a proxy,
-// works in classic mode, and no Tier can be made of it.
+// A client finds the abilities of a server by trying. A client of an old server, or
+// of a proxy, works in classic mode, and cannot serve a Tier.
 func ExampleClient_Abilities() {
 	server := fakememcached.New()
 	server.Generation = fakememcached.Old

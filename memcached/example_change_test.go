@@ -71,7 +71,7 @@ func ExampleClient_DeleteMany() {
 	// Output: 1 <nil>
 }
 
-// Append makes a list of what was seen, without reading it first.
+// Append makes a list of events, without reading it first.
 func ExampleClient_Append() {
 	c := connect()
 	defer c.Close()

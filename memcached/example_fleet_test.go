@@ -23,8 +23,8 @@ func modelsOf(servers []string) (map[string]*fakememcached.Server, func(context.
 	}
 }
 
-// Three servers share the keys. While one of them is dead, reads of its keys miss, and
-// those of the others are not disturbed.
+// Three servers share the keys. While one of them is dead, reads of its keys miss;
+// reads from the others go on.
 func ExampleFleet() {
 	o := memcached.Options{
 		Servers: []string{"10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"},
@@ -55,8 +55,8 @@ func ExampleFleet() {
 	// Output: 3 of 5 found, <nil>
 }
 
-// A batch returns what the other servers have, and an error with the keys of the dead
-// one.
+// A batch returns the items of the other servers, and an error with the keys of the
+// dead one.
 func ExamplePartialError() {
 	o := memcached.Options{Servers: []string{"10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"}}
 	models, dial := modelsOf(o.Servers)

@@ -112,7 +112,7 @@ func ExampleClient_GetMany() {
 	}
 	items, err := c.GetMany(ctx, []string{"a", "b", "c"})
 	if err != nil {
-		log.Print(err) // the map has what could be read
+		log.Print(err) // the map has the items of the other keys
 	}
 	_, ok := items["c"]
 	fmt.Println(string(items["a"].Value), string(items["b"].Value), ok)

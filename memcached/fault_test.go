@@ -53,8 +53,8 @@ var calls = map[string]func(ctx context.Context, c *memcached.Client) (string, e
 	"Ping": func(ctx context.Context, c *memcached.Client) (string, error) { return "own", c.Ping(ctx) },
 }
 
-// hostile makes every call with a server whose reply is made by reply, while the
-// gate is on, and checks that no call gets foreign bytes.
+// hostile makes every call with a server that answers by reply, while the gate
+// is on, and checks that no call gets foreign bytes.
 func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcached.Session, c *meta.Command)) {
 	t.Helper()
 	for name, call := range calls {
@@ -264,7 +264,7 @@ func TestBytesThatNoCallAskedForReachNone(t *testing.T) {
 	}
 }
 
-// TestRestartOfTheServerFailsNoRead: connections that are found dead are replaced.
+// TestRestartOfTheServerFailsNoRead: a dead connection is replaced.
 func TestRestartOfTheServerFailsNoRead(t *testing.T) {
 	for name, call := range calls {
 		fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
@@ -347,7 +347,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestSlowStreamsTakeAsLongAsTheyMakeProgress: the timeout is that of a piece.
+// TestSlowStreamsTakeAsLongAsTheyMakeProgress: the timeout bounds each piece.
 func TestSlowStreamsTakeAsLongAsTheyMakeProgress(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		start := time.Now()

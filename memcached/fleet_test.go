@@ -18,8 +18,8 @@ import (
 	"github.com/strata-cache/strata/memcached"
 )
 
-// member is a model server of a fleet, which can pause as a process that was stopped:
-// then it accepts connections and bytes and answers nothing.
+// member is a model server of a fleet, which can pause like a stopped process: then
+// it accepts connections and bytes and answers nothing.
 type member struct {
 	*fakememcached.Server
 	addr string
@@ -137,7 +137,7 @@ var faults = map[string]func(*member){ // read-only
 	"paused": func(m *member) { m.pause() },
 }
 
-// treating sets what becomes of the keys of a dead server.
+// treating sets the treatment of the keys of a dead server.
 func treating(d memcached.Dead) func(*memcached.Options) {
 	return func(o *memcached.Options) { o.Fleet.Dead = d }
 }
@@ -276,7 +276,7 @@ func onlyOf(t *testing.T, err error, key string) {
 	}
 }
 
-// TestDeadServersMissReadsOnly: a write that is not done is never reported as done.
+// TestDeadServersMissReadsOnly: a write that failed is never reported as done.
 func TestDeadServersMissReadsOnly(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func TestTierOverAFleetConforms(t *testing.T) {
 	}
 }
 
-// TestTheTierNeverMovesAKey: whatever the client does with the keys of a dead server.
+// TestTheTierNeverMovesAKey: for each way in which the client may treat the keys of a
+// dead server.
 func TestTheTierNeverMovesAKey(t *testing.T) {
 	for d := memcached.DeadFails; d <= memcached.DeadMoves; d++ {
 		three(t, treating(d), func(t *testing.T, q *squad, c *memcached.Client) {
@@ -104,7 +105,8 @@ var absences = map[string]struct{ leave, comeBack func(*member) }{ // read-only
 	"after a reset":  {func(m *member) { m.pause() }, func(m *member) { m.Drop(); m.resume() }},
 }
 
-// drops are ways to drop keys. The error is that of the drops that L2 has not confirmed.
+// drops are ways to drop keys. Each returns the error of the drops that L2 did not
+// confirm.
 var drops = map[string]func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error{ // read-only
 	"one by one": func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error {
 		var errs []error
@@ -164,7 +166,7 @@ func (o *old) instance() *strata.Cache[string, int64] {
 	return c
 }
 
-// reads checks what an instance reads.
+// reads checks the value that an instance reads.
 func (o *old) reads(who string, c *strata.Cache[string, int64], want int64) {
 	o.t.Helper()
 	for _, key := range o.keys {

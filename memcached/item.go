@@ -22,7 +22,7 @@ type Item struct {
 	// kind of a value.
 	Flags uint32
 	// TTL is how long the item lives, rounded up to whole seconds; zero means for
-	// ever. It is not set in an item that was read.
+	// ever. It is not set in an item from a read.
 	TTL time.Duration
 	// CAS is a number that changes with each change of the item. It is set by Get,
 	// GetAndTouch and GetMany, and looked at by CompareAndSwap.
@@ -74,9 +74,9 @@ func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error
 	return err
 }
 
-// Set stores an item, whatever is there. A value larger than Options.MaxValue is
-// [ErrTooLarge], and nothing is sent; so is one that the server refuses for its size,
-// which removes the item that was there.
+// Set stores an item, whether the key has one or not. A value larger than
+// Options.MaxValue is [ErrTooLarge], and nothing is sent; so is one that the server
+// refuses for its size. Then the server removes the old item of the key.
 func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, meta.OpSet, item) }
 
 // Add stores an item if there is none under its key; otherwise it returns
@@ -97,8 +97,8 @@ func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
 }
 
 // Append adds data behind the value of key, and Prepend in front of it; the item keeps its
-// flags and its life. A missing one is [ErrNotStored], and so is a sum that is larger than
-// the server takes: then the item stays as it was. A key that Options.Keys hashes is
+// flags and its life. A missing item is [ErrNotStored], and so is a sum larger than the
+// server takes: then the item stays as it was. A key that Options.Keys hashes is
 // [ErrBadKey], since its item has more than the value.
 func (c *Client) Append(ctx context.Context, key string, data []byte) error {
 	return c.join(ctx, meta.OpAppend, key, data)
@@ -143,7 +143,7 @@ func (o *Options) storing(how meta.Op, item *Item) (request, error) {
 	return request{Op: how, Flags: item.Flags, Expiry: at, CAS: item.CAS, Value: item.Value}, err
 }
 
-// tooLarge is the error for a value that is not sent.
+// tooLarge is the error for a value that the client does not send.
 func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge, size) }
 
 // Delete removes the item of a key. A missing one is [ErrMiss].
@@ -152,16 +152,16 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// Increment adds delta to the decimal number that is the value of key, and returns
-// the sum. Beyond 64 bits it begins again at zero. A missing key is [ErrMiss], a
-// value that is no number a [*ServerError].
+// Increment adds delta to the value of key, a decimal number, and returns the sum.
+// Beyond 64 bits it begins again at zero. A missing key is [ErrMiss], a value
+// other than a number a [*ServerError].
 func (c *Client) Increment(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return c.count(ctx, meta.OpIncr, key, delta)
 }
 
-// Decrement subtracts delta from the decimal number that is the value of key, and
-// returns the difference, at least zero. A missing key is [ErrMiss], a value that is
-// no number a [*ServerError].
+// Decrement subtracts delta from the value of key, a decimal number, and returns the
+// difference, at least zero. A missing key is [ErrMiss], a value other than a number
+// a [*ServerError].
 func (c *Client) Decrement(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return c.count(ctx, meta.OpDecr, key, delta)
 }
@@ -171,8 +171,8 @@ func (c *Client) count(ctx context.Context, o meta.Op, key string, delta uint64)
 }
 
 // IncrementFrom is Increment, but a missing key begins at first, and lives for ttl (zero:
-// for ever). Then first is returned, and delta is not added. An item that is there keeps
-// its life.
+// for ever). Then first is returned, and delta is not added. An existing item keeps its
+// life.
 func (c *Client) IncrementFrom(ctx context.Context, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
 	return c.countFrom(ctx, meta.OpIncr, key, delta, first, ttl)
 }
@@ -208,7 +208,7 @@ func (c *Client) counts(ctx context.Context, key string, q request) (uint64, err
 	return counted(c.do(ctx, key, q, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1)))
 }
 
-// counted returns the number in the answer of a server that has counted.
+// counted returns the number in the answer to a command that counts.
 func counted(a answer, err error) (uint64, error) {
 	if err != nil || a.value == nil {
 		return a.number, err

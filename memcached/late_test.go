@@ -86,8 +86,8 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 	}
 }
 
-// hasty is a context whose deadline seems far until it has passed: it stands for a call that
-// runs late, after an event of the same instant.
+// hasty is a context with a deadline that seems far until it has passed: it stands for a
+// call that runs late, after an event of the same instant.
 type hasty struct {
 	context.Context
 	until time.Time

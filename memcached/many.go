@@ -14,7 +14,7 @@ import (
 // them; or commands with a reply each. Invariant: all keys and values are checked
 // before a byte is sent; an item is reported as stored only if the server has said so,
 // or has said nothing about a quiet command before it answered mn; batches of several
-// servers share nothing but the request of each place, which is of one batch.
+// servers share only the slice of requests, and each place belongs to one batch.
 
 const (
 	// mostKeys is how many bytes of keys one get has.
@@ -22,8 +22,8 @@ const (
 	// mostRound is about how many bytes of commands are sent before their replies
 	// are read.
 	mostRound = 64 << 10
-	// quietValue is the largest value, in bytes, that is set by a quiet command: an
-	// error for its size does not say which item it is about.
+	// quietValue is the largest value, in bytes, that a quiet command sets: an
+	// error for its size does not name its item.
 	quietValue = 16 << 10
 )
 
@@ -33,7 +33,8 @@ type batch struct {
 	// ejected is the error if the server is left alone.
 	ejected error
 	keys    []string
-	// wire are the keys as they are sent, and nil if that is how they are.
+	// wire are the keys in the form that is sent. It is nil if they are sent as
+	// they are.
 	wire []meta.Key
 	// at are the places of the keys that belong to the server.
 	at   []int
@@ -88,7 +89,7 @@ func (b *batch) begin(ctx context.Context) error {
 	return err
 }
 
-// failAll notes err for those keys at places that have no error yet.
+// failAll notes err for the keys at places, except keys with an error.
 func (b *batch) failAll(places []int, err error) {
 	for _, i := range places {
 		if _, ok := b.failed.Failed[b.keys[i]]; !ok {
@@ -109,8 +110,8 @@ func merge(all []*batch) error {
 }
 
 // GetMany reads the items of keys in few round trips. Missing keys are not in the
-// map, and small values share blocks of 4 KiB. Servers are asked at once. If one fails, the error is a [*PartialError] with its keys that were not read,
-// and the map has the others.
+// map, and small values share blocks of 4 KiB. Servers are asked at once. If one fails, the error
+// is a [*PartialError] with its unread keys, and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
 	all, err := c.batches(keys)
 	if err != nil {
@@ -180,7 +181,7 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 	}
 }
 
-// nextGet cuts the places of the next round off: keys that are sent in the same way.
+// nextGet cuts off the places of the next round: keys sent in the same way.
 func (b *batch) nextGet(places []int) (round, rest []int) {
 	binary, size := b.key(places[0]).Binary, 0
 	for n, i := range places {
@@ -211,7 +212,7 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 		return err
 	}
 	for {
-		if len(round) > 0 { // most often the next value is that of the next key
+		if len(round) > 0 { // most often the next value belongs to the next key
 			if flags, size, cas, ok := cn.r.TakeItem(b.key(round[0]).Text); ok {
 				if err := b.accept(cn, size, round[0], Item{Flags: flags, CAS: cas}, items); err != nil {
 					return err
@@ -290,7 +291,7 @@ func (b *batch) untilNoOp(cn *conn, hear func(meta.Reply) error) error {
 
 const (
 	// blockSize is the size, in bytes, of the memory that small values share, and
-	// sharedValue that of the largest of them.
+	// sharedValue the size of the largest of them.
 	blockSize   = 4 << 10
 	sharedValue = 1 << 10
 )
@@ -348,9 +349,9 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	})
 }
 
-// DeleteMany removes the items of keys in few round trips. A missing one is no error. If a
-// key cannot be sent, nothing is. If some keys fail, as those of a server that does not
-// answer, the error is a [*PartialError] with these: their items may be there still.
+// DeleteMany removes the items of keys in few round trips. A missing item is no error. If
+// one key cannot be sent, DeleteMany sends nothing. If some keys fail, such as all keys of
+// a dead server, the error is a [*PartialError] with these: their items may still exist.
 func (c *Client) DeleteMany(ctx context.Context, keys []string) error {
 	all, err := c.batches(keys)
 	if err != nil {
@@ -394,7 +395,7 @@ func (b *batch) change(ctx context.Context, of func(i int) request) {
 	b.failAll(rest, err)
 }
 
-// nextChange cuts the places of the next round off: requests that are sent in the same way.
+// nextChange cuts off the places of the next round: requests sent in the same way.
 func (b *batch) nextChange(places []int, of func(i int) request) (round, rest []int, quiet bool) {
 	length := func(i int) int { q := of(i); return len(q.Value) }
 	isQuiet := func(i int) bool { return b.meta && length(i) <= quietValue }

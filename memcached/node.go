@@ -101,7 +101,8 @@ func (n *node) Close() {
 	n.pool.Close()
 }
 
-// ready returns what the server can do. It opens a connection if there was none.
+// ready returns the abilities of the server. It opens a connection if there was
+// none.
 func (n *node) ready(ctx context.Context) (Abilities, error) {
 	if able := n.able.Load(); able != nil {
 		return *able, nil
@@ -164,8 +165,7 @@ func (n *node) doEither(ctx context.Context, q request, dst []byte) (answer, err
 type call struct {
 	mux.Ticket
 	request
-	// text is the command as it is sent, raw a reply that was not taken apart
-	// yet.
+	// text is the command as it is sent, raw a reply not yet taken apart.
 	text, raw []byte
 	// dst is where the value goes.
 	dst []byte
@@ -201,9 +201,9 @@ func (n *node) free(c *call) {
 	n.calls.Put(c)
 }
 
-// send sends c over the shared connection. If that was found dead before the
-// reply came, and the command either was not sent or only reads, it is sent once
-// more. c belongs to send.
+// send sends c over the shared connection. If the connection was found dead
+// before the reply came, and the command either was not sent or only reads, it
+// is sent once more. c belongs to send.
 func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 	reads := c.Op.Reads()
 	c.dst = dst
@@ -408,8 +408,8 @@ func (n *node) traced(ctx context.Context, name string, batch int, f func() erro
 	return tracing.Run(ctx, n.o.Trace, c, f, status)
 }
 
-// name returns that of a command. As long as it is not known whether the server has meta commands,
-// it is thought to have them.
+// name returns the name of a command. While it is unknown whether the server has meta commands,
+// name assumes that it has them.
 func (n *node) name(o meta.Op) string {
 	able := n.able.Load()
 	return o.Name(n.o.Protocol != Classic && (able == nil || able.Meta))

@@ -41,13 +41,13 @@ type Placement uint8
 
 // The placements.
 const (
-	// Ketama places keys as libmemcached and what is made of it (pylibmc, the
+	// Ketama places keys as libmemcached and the clients over it (pylibmc, the
 	// extension memcached of PHP) do with KETAMA_WEIGHTED, which is compatible with
 	// libketama. With plain KETAMA they place keys otherwise. A fleet that grows from
 	// n servers moves one key in n+1.
 	Ketama Placement = iota
 	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory, on
-	// servers that are given by IPv4 addresses.
+	// servers given by IPv4 addresses.
 	KetamaSpy
 	// KetamaSpyLibmemcached places keys as libmemcached does with the distribution
 	// CONSISTENT_KETAMA_SPY. It is not the placement of spymemcached.
@@ -64,7 +64,7 @@ const (
 // String returns the name of p, such as ketama-spy, by which URLs call it.
 func (p Placement) String() string { return roster.Mode(p).String() }
 
-// Dead says what becomes of calls for the keys of a server that does not answer.
+// Dead is the treatment of calls for the keys of a server that does not answer.
 type Dead uint8
 
 // The treatments of such calls.
@@ -94,7 +94,7 @@ type Fleet struct {
 	// proportion to each other. Default, and instead of zero, 1. Modula and Jump
 	// know no other.
 	Weights []int
-	// Dead says what becomes of calls for the keys of a server that does not answer.
+	// Dead is the treatment of calls for the keys of a server that does not answer.
 	// Default DeadFails.
 	Dead Dead
 	// EjectAfter is how long calls to a server fail before it is ejected. Default
@@ -105,34 +105,34 @@ type Fleet struct {
 // Options say how a [Client] reaches its servers. The zero Options reach
 // localhost:11211.
 //
-// Options print and log without credentials, and so does all that is made of
-// them. But package fmt does not ask the value of an unexported field how to print
-// it: do not keep Options in such a field of a type that is printed.
+// Options print and log without credentials, and so does everything made of them.
+// But package fmt does not ask the value of an unexported field how to print it:
+// do not keep Options in such a field of a printed type.
 type Options struct {
 	// Servers are host:port, or the path of a unix socket, which begins with a
 	// slash. Default localhost:11211. No server is there twice.
 	Servers []string
 	// Fleet says how several servers share the keys.
 	Fleet Fleet
-	// Username and Password are sent on every new connection, as a server wants
-	// them that was started with -Y.
+	// Username and Password are sent on every new connection, as a server
+	// started with -Y wants them.
 	Username, Password string
 	// Protocol is Auto, Meta or Classic.
 	Protocol Protocol
-	// Keys says what becomes of keys that cannot be sent as they are. By default
-	// they are refused.
+	// Keys selects the treatment of keys that cannot be sent as they are. By
+	// default they are refused.
 	Keys Keys
 	// TLS switches encryption on. Without ServerName, the host of the server is
 	// expected in its certificate.
 	TLS *tls.Config
 	// DialContext opens connections; TLS is put on top of them. Its network is tcp
 	// or unix. It must return soon after its context has ended: if it does not, it
-	// is left behind, and the connection that it opens is closed. The default is
-	// that of net.Dialer, but that of all addresses of a name each gets a head
-	// start of 250 ms before the next is tried beside it. A connection that wraps
-	// a socket should have a method NetConn() net.Conn that returns it, as that of
-	// TLS has: without, a reply that no call has asked for is not seen while it
-	// waits there.
+	// is left behind, and the connection that it opens is closed. The default uses
+	// net.Dialer, but tries all addresses of a name in parallel, each with a head
+	// start of 250 ms before the next (RFC 8305). A connection that wraps a socket
+	// should have a method NetConn() net.Conn that returns the socket, as tls.Conn
+	// has. Without it, a reply that no call asked for is not seen while it waits
+	// in the socket.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// Trace, if set, is told of each command, but not of greetings. Package otel of this
@@ -158,14 +158,16 @@ type Options struct {
 	// Zero means no limit.
 	MaxLifetime time.Duration
 
-	// MaxValue is the largest value that is sent or accepted, in bytes. Default
-	// 1 GiB, the most that a server can be told to take.
+	// MaxValue is the size of the largest value that the client sends or
+	// accepts, in bytes. Default 1 GiB, the highest limit that a server can be
+	// given.
 	MaxValue int
 }
 
 const defaultPort = "11211"
 
-// forever is the longest of all times: those of a century can be added.
+// forever is the longest of all times: a century, short enough to be added to
+// a time.
 const forever = 100 * 365 * 24 * time.Hour
 
 func (o Options) withDefaults() Options {
@@ -194,7 +196,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate reports everything that is wrong with o, defaults filled in.
+// validate reports every wrong field of o. The defaults must be filled in.
 func (o Options) validate() error {
 	var errs []error
 	bad := func(wrong bool, field, text string) {
@@ -202,7 +204,7 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("memcached: Options.%s: %s", field, text))
 		}
 	}
-	for i, s := range o.Servers { // one that is wrong may hold a password
+	for i, s := range o.Servers { // a wrong one may hold a password
 		_, port, err := net.SplitHostPort(s)
 		bad(network(s) == "tcp" && (err != nil || port == "") || strings.ContainsAny(s, "\x00\r\n"), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
 	}
@@ -286,7 +288,7 @@ func (o Options) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String
 //
 // Every part but the scheme, and the path for unix, may be left out. Special
 // characters in user and password are written as %XX. Errors never repeat the URL;
-// they name the parameter that is not known or has a bad value.
+// they name the parameter with an unknown name or a bad value.
 //
 // The parameters are placement, by its name, such as modula; timeout and dial_timeout;
 // pool_size for MaxConns, max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout

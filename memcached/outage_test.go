@@ -22,7 +22,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// outage is a cache over a fleet, one of whose servers fails.
+// outage is a cache over a fleet in which one server fails.
 type outage struct {
 	*strata.Cache[string, string]
 	t     *testing.T
@@ -274,7 +274,7 @@ func (x *outage) has(when string, keys ...string) {
 
 // TestInstancesThatEjectAtDifferentMomentsAgree: one instance calls for the keys of a server
 // that fails all the time, the other one now and then. Neither reads a value from before a
-// drop that was confirmed to the other, nor its own.
+// drop confirmed to the other or to itself.
 func TestInstancesThatEjectAtDifferentMomentsAgree(t *testing.T) {
 	for name, f := range failures {
 		t.Run(name, func(t *testing.T) {

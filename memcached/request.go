@@ -6,8 +6,8 @@ import (
 	"github.com/strata-cache/strata/internal/memcached/meta"
 )
 
-// A request is a meta.Request. Here is what a client makes of its reply: an error or an
-// answer.
+// A request is a meta.Request. A client turns its reply into an error or an answer;
+// here is how.
 
 // request is one command.
 type request = meta.Request
@@ -78,7 +78,7 @@ func (a *answer) takeValue(q *request, dst, data []byte) {
 	}
 }
 
-// Keys says what becomes of keys that cannot be sent as they are: empty ones, those
+// Keys is the treatment of keys that cannot be sent as they are: empty ones, those
 // longer than 250 bytes, and those with a space or a control character.
 type Keys uint8
 

@@ -62,7 +62,7 @@ func TestCallsFindTheServersOfTheNewList(t *testing.T) {
 	}
 }
 
-// TestWeightsChangeWithTheServers: the shares are those of the new weights.
+// TestWeightsChangeWithTheServers: the shares follow the new weights.
 func TestWeightsChangeWithTheServers(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
 		r, err := roster.NewRing(roster.Ketama, []roster.Server{{Address: q.servers[0], Weight: 1}, {Address: q.servers[1], Weight: 9}})
@@ -124,9 +124,9 @@ func TestWrongListsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestCallsEndOnTheServersTheyBeganOn: a call waits for the answer of a server that was
-// removed meanwhile, and a stream goes on. Then the connections of that server are closed, and
-// the counters of its pool stay.
+// TestCallsEndOnTheServersTheyBeganOn: a call waits for the answer of a server removed
+// meanwhile, and a stream goes on. Then the connections of that server are closed, and the
+// counters of its pool stay.
 func TestCallsEndOnTheServersTheyBeganOn(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
 		ctx := t.Context()

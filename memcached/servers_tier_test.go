@@ -147,7 +147,7 @@ func (n *numbers) hits(all ...*strata.Cache[string, int64]) {
 }
 
 // TestInstancesAgreeOnceAllHaveTheList: one changes after the other, and each drops keys while
-// they disagree. Once the last has changed, none reads from L2 what was dropped.
+// they disagree. Once the last has changed, none reads a dropped value from L2.
 func TestInstancesAgreeOnceAllHaveTheList(t *testing.T) {
 	for change, lists := range changes {
 		for name, drop := range drops {

@@ -199,7 +199,7 @@ func sourceError(err error) error {
 	return fmt.Errorf("memcached: reading the value: %w", err)
 }
 
-// setFrom stores a value that is read while it is sent.
+// setFrom stores a value, read from r while it is sent.
 func (n *node) setFrom(ctx context.Context, q *request, r io.Reader, size int64) error {
 	able, err := n.ready(ctx)
 	if err != nil {

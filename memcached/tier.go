@@ -21,18 +21,18 @@ import (
 //
 // It is a [castier.Tier] over the client: an entry is one item with the values, leases and
 // fences of a key, and a change reads the item, decides, and writes it by compare-and-swap.
-// DropAll is one round trip; castier.Tier has those of the other methods.
+// DropAll is one round trip; castier.Tier documents the round trips of the other methods.
 //
-// Values are kept for whole seconds: a Put of one that is kept for less is refused, with
-// an error that matches [remote.ErrRefused]. The server's clock shows whole seconds,
-// too; an instance comes to know it better from reading to reading. A life ends up to
-// two seconds early, and never late.
+// Values are kept for whole seconds: a Put of a value with a shorter life is refused,
+// with an error that matches [remote.ErrRefused]. The server's clock shows whole
+// seconds, too; an instance comes to know it better from reading to reading. A life ends
+// up to two seconds early, and never late.
 //
 // # Losses
 //
-// memcached may evict anything, and has nothing after a restart. An item that is lost
-// takes its rights with it, so a late value is refused; a lost count of DropAll makes
-// values absent, and so does one that was damaged; a lost tag counts as dropped.
+// memcached may evict anything, and has nothing after a restart. A lost item takes
+// its rights with it, so a late value is refused; a lost or damaged count of DropAll
+// makes values absent; a lost tag counts as dropped.
 //
 // CAS numbers of a server begin again when it restarts. So a Tier gives each item a
 // random number of its own, if the server lets it ([Abilities].OwnCAS, from 1.6.27 on):
@@ -40,9 +40,9 @@ import (
 //
 // A server that gives the numbers itself promises less. There a change is written only
 // if the client has opened no connection since it read the item. A stale write can still
-// succeed if the server restarts between that look and the arrival of the write, over a
-// connection that is opened in this instant, to an item that by chance has the very
-// number.
+// succeed if three things meet: the server restarts between the look at the connections
+// and the arrival of the write, the write travels over a connection opened in this
+// instant, and its item by chance has the very number.
 //
 // A server without meta commands, or a proxy, is refused with [ErrClassic].
 type Tier struct {
@@ -53,9 +53,9 @@ type Tier struct {
 var _ remote.Prober = (*Tier)(nil)
 
 // NewTier returns a Tier over c, which it does not close.
-// A key never moves to another server, whatever Fleet.Dead says: the keys of a server
-// that does not answer are errors, and those of the others are not affected. After
-// [Client.SetServers] it begins anew: values from before the change are absent.
+// A key never moves to another server; Fleet.Dead does not apply. Calls for the keys
+// of a dead server are errors, and calls for the keys of the others are not affected.
+// After [Client.SetServers] it begins anew: values from before the change are absent.
 func NewTier(c *Client) *Tier {
 	t := castier.NewFleet(items{c})
 	c.watch(func(ctx context.Context) error { return castier.Moved(ctx, t) })
@@ -123,12 +123,11 @@ func (s items) Beside(what any, f func(context.Context)) {
 	s.c.trials.Run(what, func(func()) { f(s.c.ctx) })
 }
 
-// errLeft is the error of an operation that has begun on a list of servers which was replaced
-// twice since.
+// errLeft is the error of an operation that began on a list of servers replaced twice since.
 var errLeft = errors.New("memcached: the server has left the list")
 
-// On implements castier.Fleet: ErrClassic if the server has no meta commands, and the error of one
-// that is left alone.
+// On implements castier.Fleet. It returns ErrClassic if the server has no meta commands, and the
+// error of an ejected server.
 func (s items) On(ctx context.Context, server int) (castier.Store, error) {
 	l, at, ok := s.c.servers.Numbered(server)
 	if !ok {
@@ -148,8 +147,8 @@ func (s items) On(ctx context.Context, server int) (castier.Store, error) {
 // connection that callers share, so few round trips hold them all.
 const parallel = 64
 
-// itemServer is the castier.Store of a server. It is that of the server which is asked for, also
-// if a key has another home: the counters of all servers have the same keys.
+// itemServer is the castier.Store of a server. It goes to its own server, also if a key has
+// another home: the counters of all servers have the same keys.
 type itemServer struct{ *node }
 
 var (
@@ -159,7 +158,8 @@ var (
 )
 
 // each calls f for n operations at once. They have different keys, so their order does not
-// matter. A refusal by the server is the error of one of them, any other error that of all.
+// matter. A refusal by the server is the error of one of them, any other error is the error
+// of all.
 func each(n int, f func(i int) error) error {
 	if n == 1 {
 		return f(0)
@@ -269,7 +269,7 @@ func (n itemServer) send(ctx context.Context, key string, q request) (answer, er
 	return n.do(ctx, q, nil)
 }
 
-// opened returns a number that changes with each connection that is opened to the server.
+// opened returns a number that changes with each new connection to the server.
 func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
 
 func (n itemServer) read(ctx context.Context, key string) (castier.Item, error) {
@@ -322,8 +322,8 @@ func (n itemServer) write(ctx context.Context, w *castier.Swap, own uint64) (wri
 	return err == nil, err
 }
 
-// count adds to a counter. One that is not there, or holds no number, is made; if another
-// client does so first, the addition is tried again.
+// count adds to a counter. It makes a counter that does not exist or holds no number. If
+// another client makes it first, the addition is tried again.
 func (n itemServer) count(ctx context.Context, a *castier.Add) (sum uint64, err error) {
 	for {
 		c, err := counted(n.send(ctx, a.Key, request{Op: meta.OpIncr, Delta: a.Delta}))

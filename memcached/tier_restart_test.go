@@ -65,8 +65,8 @@ func acquire(t *testing.T, tier remote.Tier) remote.Lease {
 	return a[0].Lease
 }
 
-// TestOwnNumbersAreKnownByTheirSize looks at the numbers that are sent. A smaller one would
-// count as one of the server's, and be bound to the connections of its reader.
+// TestOwnNumbersAreKnownByTheirSize looks at the numbers sent. A smaller one would count as
+// a number of the server, and be bound to the connections of its reader.
 func TestOwnNumbersAreKnownByTheirSize(t *testing.T) {
 	var sent, small atomic.Int64
 	change := func(s *fakememcached.Server, _ *memcached.Options) {
