@@ -40,8 +40,8 @@ func (e keyErrors) first() error {
 	return nil
 }
 
-// answered returns the errors of the keys of a call that has returned some results and err, or
-// the error of the whole call. asked is how many results there should be.
+// answered takes the number of results of a call, and its err. It returns the errors of the
+// keys, or the error of the whole call. asked is how many results there should be.
 func answered(asked, results int, err error) (keyErrors, error) {
 	some, ok := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
 	switch {
@@ -77,8 +77,8 @@ func getFrom(ctx context.Context, s Store, keys []string) ([]Item, keyErrors, er
 	return items, errs, err
 }
 
-// spread returns the items of distinct keys for all keys of which these were taken, as distinctOf
-// says: of two keys that are the same, each has a Value of its own.
+// spread returns the items for all keys, given the items of the distinct keys among them, as
+// distinctOf says. Equal keys get a Value of their own each.
 func spread(items []Item, errs keyErrors, at []int) ([]Item, keyErrors) {
 	if at == nil {
 		return items, errs
@@ -202,8 +202,9 @@ func touchBySwaps(ctx context.Context, s Store, touches []Touch) ([]bool, keyErr
 	return touched, errs, nil
 }
 
-// add adds to counters of a server. The first error of a counter is the error of all: those
-// that were counted count twice if the caller tries again, which drops more than has to be.
+// add adds to counters of a server. The first error of a counter is the error of all. If
+// the caller tries again, counters without an error count twice, which drops more than
+// necessary.
 func (t *Tier) add(ctx context.Context, server int, adds []Add) ([]uint64, error) {
 	ctx, s, err := t.on(ctx, server)
 	if err != nil {
@@ -266,7 +267,7 @@ func addBySwaps(ctx context.Context, s Store, adds []Add) ([]uint64, error) {
 	return nil, errContended
 }
 
-// to returns the sum of a on a counter, and whether that is another number than is there.
+// to returns the sum of a on a counter, and whether that differs from the present number.
 func (a Add) to(is Item) (sum uint64, changes bool) {
 	n, ok := number(is)
 	switch {

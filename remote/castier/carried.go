@@ -25,7 +25,7 @@ const ownStep = 1 << 32
 // that this version has added, or "" if there is no counter.
 type earlier struct{ drops, expiries string }
 
-// encodeEarlier returns the item in which a server has the counts that were carried to it.
+// encodeEarlier returns the item in which a server has the counts carried to it.
 func encodeEarlier(e earlier) []byte {
 	return appendText(appendText([]byte(carriedMark), e.drops), e.expiries)
 }
@@ -99,7 +99,7 @@ func (t *Tier) readEarlier(ctx context.Context) error {
 }
 
 // carry brings a server up to the counts of earlier versions. r has the counters of the
-// server, and had the counts that were carried to it.
+// server, and had the counts carried to it before.
 func (t *Tier) carry(ctx context.Context, r *request, had Item) error {
 	n, has := t.names, decodeEarlier(had.Value)
 	e, asked := n.knownEarlier()
@@ -140,12 +140,13 @@ func (n *namespace) knownEarlier() (e earlier, asked time.Time) {
 	return n.earlier.value, n.earlier.asked
 }
 
-// differs reports whether e has a count that has does not have.
+// differs reports whether e has a count, of drops or of expiries, other than
+// the count in has.
 func (e earlier) differs(has earlier) bool {
 	return e.drops != "" && e.drops != has.drops || e.expiries != "" && e.expiries != has.expiries
 }
 
-// ahead returns the counts of e that are newer than the counts of has.
+// ahead returns the counts of e newer than the counts of has.
 func (e earlier) ahead(has earlier) earlier {
 	newer := func(a, b string) string {
 		x, _ := strconv.ParseUint(a, 16, 32)
@@ -159,7 +160,7 @@ func (e earlier) ahead(has earlier) earlier {
 }
 
 // tellEarlier returns the addition by which earlier versions hear of a drop of everything
-// on a server, and none if that has not the counter.
+// on a server. It returns none if the counter has another server.
 func (t *Tier) tellEarlier(server int, kind byte) []Add {
 	key := t.names.prefix + string(kind)
 	if !t.names.several() || t.servers.Home(key) != server {

@@ -155,8 +155,8 @@ func (u *upgrade) drops(one *castier.Tier, soft bool) {
 	}
 }
 
-// TestDropOfEverythingDropsOnce: beside an earlier version, values that are stored after a
-// drop stay, whichever version has dropped.
+// TestDropOfEverythingDropsOnce: beside an earlier version, values stored after a drop
+// stay, whichever version has dropped.
 func TestDropOfEverythingDropsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 3)

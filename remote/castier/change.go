@@ -22,22 +22,22 @@ var errContended = errors.New("castier: too many changes of one key at once")
 type change struct {
 	key string
 	op  func(namespace string) entryrules.Operation
-	// early says that the operation is decided at the earliest time that it can be, else
-	// at the latest. So lives end early rather than late, and holds late: a Put and an
-	// Acquire are early, a Drop is late, and values are read at the latest time. An
-	// Acquire whose value is fresh at the early time only is decided at the latest.
+	// early says that the operation is decided at the earliest time that it can be now,
+	// else at the latest. So lives end early rather than late, and holds late: a Put and
+	// an Acquire are early, a Drop is late, and values are read at the latest time. An
+	// Acquire of a value that only the early time makes fresh is decided at the latest.
 	early bool
 
 	// of is the index of the operation in its call.
 	of int
 	// large is the large value to be stored, if there is one.
 	large *large
-	// ahead comes before the state is written. unused are the items that are not needed after
-	// it, and lost is an item that the server does not have.
+	// ahead comes before the state is written. unused are the items not needed after it, and
+	// lost is an item that the server does not have.
 	ahead  ahead
 	unused []uint64
 	lost   uint64
-	// tried says that the state was to be written, and the store has said that it was not.
+	// tried says that the store has answered a write of the state with "not written".
 	tried bool
 
 	place
@@ -51,8 +51,8 @@ type change struct {
 
 func (c *change) failure() error { return c.err }
 
-// apply executes changes, those of each server side by side. Changes of one key are
-// executed in order. The error of each is in it.
+// apply executes changes, the servers side by side. Changes of one key are executed
+// in order. The error of each is in it.
 func (t *Tier) apply(ctx context.Context, all []*change) {
 	byServer := map[int][]*change{}
 	for _, c := range all {
@@ -102,7 +102,7 @@ func (t *Tier) applyOn(ctx context.Context, server int, some []*change) error {
 	return errContended
 }
 
-// pending returns the changes that are not done.
+// pending returns the unfinished changes.
 func pending(some []*change) (left []*change) {
 	for _, c := range some {
 		if !c.done {
@@ -185,13 +185,14 @@ func (t *Tier) write(ctx context.Context, server int, written []*change, writes 
 	return nil
 }
 
-// unsure is how much longer a hold may seem than it was asked for, in ms. It began at the
-// latest time that one instance knew, and is looked at from the earliest of another. What
-// seems longer still is of a server whose clock was set back, and begins anew.
+// unsure is how much longer a hold may seem than the caller asked for, in ms: it began at
+// the latest time that one instance knew, and another instance looks at it from its
+// earliest time. A hold that seems longer still comes from a server with a clock set
+// back, and begins anew.
 const unsure = 5 * second
 
-// decide decides c on an item that was read, and returns the write of the result. If
-// nothing changes, c is done, and no write is needed.
+// decide decides c on the item read, and returns the write of the result. If nothing
+// changes, c is done, and no write is needed.
 func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swap, needed bool) {
 	var s entryrules.State
 	found := read.Version != Version{}
@@ -248,7 +249,7 @@ func stored(s entryrules.State, op entryrules.Operation) bool {
 	return false
 }
 
-// life returns for how long a server keeps an item that is needed until then.
+// life returns for how long a server keeps an item needed until then.
 func life(until int64, at instant) time.Duration {
 	if until == 0 || until == entryrules.Forever {
 		return 0
@@ -256,7 +257,7 @@ func life(until int64, at instant) time.Duration {
 	return duration((max(0, until-at.early)/second + 2) * second)
 }
 
-// open returns the state in an item. An item that is not of this tier is reported as
+// open returns the state in an item. An unreadable or foreign item is reported as
 // empty, and counted.
 func (t *Tier) open(item []byte, name string) entryrules.State {
 	s, err := decodeEntry(item, name)

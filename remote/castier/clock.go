@@ -31,8 +31,8 @@ type clock struct {
 	asking    bool
 }
 
-// instant is what a clock says about one moment: the server's time in ms is between
-// early and late.
+// instant is the reading of a clock at one moment: the server's time in ms is
+// between early and late.
 type instant struct{ early, late int64 }
 
 // asker asks a server for its time, which is t or later, and before t+step.
@@ -89,7 +89,8 @@ func (c *clock) known() bool {
 }
 
 // answered adds a reading: the server's clock showed t at some time from asked to
-// heard. Bounds that contradict each other are of a clock that was set.
+// heard. Bounds that contradict each other come from a clock set meanwhile: then
+// the new bounds count.
 func (c *clock) answered(asked, heard, t time.Time, step time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,7 +48,7 @@ func damages(t *testing.T, servers int, kind, text string) {
 	time.Sleep(1100 * time.Millisecond) // in a bubble
 	late := another(m)
 	for _, key := range []string{"ada", "bob"} {
-		// A soft drop of everything that is lost leaves a value that is stale.
+		// A lost soft drop of everything leaves a stale value.
 		if held := get(t, late, key); damaged && kind != ":c" && held.Fresh > 0 {
 			t.Errorf("%s damaged by %.10q: %+v", kind, text, held)
 		}
@@ -65,8 +65,8 @@ func damages(t *testing.T, servers int, kind, text string) {
 }
 
 // TestTagsAreDroppedWhateverDamagesTheirClock damages the clock of tags, or a tag, by any
-// text, also by other numbers. A drop drops what was loaded before it, and values that are
-// loaded after it are found.
+// text, also by other numbers. A drop drops the values loaded before it, and reads find
+// the values loaded after it.
 func TestTagsAreDroppedWhateverDamagesTheirClock(t *testing.T) {
 	for round := range 400 {
 		synctest.Test(t, func(t *testing.T) {

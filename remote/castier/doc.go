@@ -18,40 +18,39 @@
 //	item              on the server of     holds
 //	entry of a key    the key              the state
 //	large value       the key              the value, which never changes
-//	drops, expiries   each server          how often everything there was dropped
+//	drops, expiries   each server          the number of drops of everything there
 //	clock             its own              the number of drops of tags
 //	tag               the tag              the clock at its last drops
 //
 // # Losses
 //
-// Nothing is deleted: a drop of a key writes a state without values, which is kept for as long
-// as the hold or the token lasts. A database may still lose an item early: it evicts, restarts
-// empty, or comes back after a while with the items that it had. A lost item never revives a
-// value:
+// Nothing is deleted: a drop of a key writes a state without values, kept for as long as the
+// hold or the token lasts. A database may still lose an item early: it evicts, restarts empty,
+// or comes back after a while with the items that it had. A lost item never revives a value:
 //
-//   - An entry that is lost has no rights, so no late value is stored under it. Its lease is
-//     free, so a second instance may load, and its hold is over, which is the one promise that
-//     an early loss breaks: a value read from a replica that lags may be stored.
-//   - A large value that is lost is absent, and its state gives leases.
-//   - Counters of drops that are lost come back at random numbers, and no value has those.
-//   - A tag that is lost counts as dropped now.
-//   - A clock that is lost comes back at the server's time in ms, times 2²². No lease
+//   - A lost entry has no rights, so no late value is stored under it. Its lease is
+//     free, so a second instance may load, and its hold is over. This is the one promise that
+//     an early loss breaks: a value read from a lagging replica may be stored.
+//   - A lost large value is absent, and its state gives leases.
+//   - Lost counters of drops come back at random numbers, which no value has.
+//   - A lost tag counts as dropped now.
+//   - A lost clock comes back at the server's time in ms, times 2²². No lease
 //     has a later one: that would take 2²² drops of tags in a ms. The time is known to
-//     two seconds at worst; a clock that is lost twice within them may come back too
-//     early, unless an instance that has seen it counts first.
+//     two seconds at worst. A clock lost twice within two seconds may come back too early,
+//     unless an instance that saw it before counts first.
 //
-// A database that is set back, as by an old backup, brings back the values that it had then:
-// call DropAll after that.
+// A database set back, as by an old backup, brings back the values of that time: call
+// DropAll afterwards.
 //
 // # Several servers
 //
 // The server of a key changes with the list of servers only, so the drop of a key reaches the
-// one server that may have a value of it, or fails and is tried again. If keys moved away from a server
-// that does not answer, and back, a drop in between would miss the value that it kept.
-// So a server that does not answer costs its keys the shared tier, and nothing else.
+// one server that may have a value of it, or fails and is tried again. If keys moved away from a
+// dead server, and back, a drop in between would miss the value that the server kept. So a dead
+// server costs its keys the shared tier, and nothing else.
 //
-// With another list keys do move, and a server that was left out may return. Each server of
-// a new list counts a drop of everything before it is used: no value from before is read.
+// With another list keys do move, and a server may leave and return. Each server of a new
+// list counts a drop of everything before its first use: no value from before is read.
 //
 // Invariant: a value is stored only by a write under the version of a state in which
 // internal/cache/entryrules has found its right.

@@ -71,7 +71,7 @@ func (w *web) GetMany(ctx context.Context, keys []string) ([]castier.Item, error
 	return items, err
 }
 
-// SwapMany implements castier.Store. A request that was sent is not repeated: the second answer
+// SwapMany implements castier.Store. A request is sent only once: the answer to a second one
 // could hide that the first has written.
 func (w *web) SwapMany(ctx context.Context, swaps []castier.Swap) ([]bool, error) {
 	swapped := make([]bool, len(swaps))

@@ -23,7 +23,8 @@ type row struct {
 	write uint64
 }
 
-// row returns a row that has not ended. t.mu is locked.
+// row returns the row of key, or the zero row if its life is over. t.mu is
+// locked.
 func (t *table) row(key string) row {
 	r := t.rows[key]
 	if !r.ends.IsZero() && !time.Now().Before(r.ends) {

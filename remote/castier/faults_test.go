@@ -337,8 +337,8 @@ func TestStoreThatAnswersNonsenseIsAnError(t *testing.T) {
 // clockless is a Store without a Clock.
 type clockless struct{ castier.Store }
 
-// TestStoreWithoutAClockIsWarnedOf by Probe, and values that are kept for less than the clocks of
-// instances differ are refused there. With a clock of small steps they are kept.
+// TestStoreWithoutAClockIsWarnedOf by Probe, and values with lives shorter than the differences
+// between the clocks of instances are refused there. With a clock of small steps they are kept.
 func TestStoreWithoutAClockIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := &table{rows: map[string]row{}}

@@ -181,8 +181,8 @@ func (h *hanging) do(ctx context.Context, server int, _ *casmodel.Call, run func
 }
 
 // TestServerThatHangsHoldsUpOthersOnceAndForAQuarter has each of three servers hang, or
-// answer late: whatever it has, such as the clock of tags, calls for the keys of others are
-// held up once, for a quarter of their time.
+// answer late. Calls for the keys of other servers are held up once, for a quarter of their
+// time, also if the server has the clock of tags.
 func TestServerThatHangsHoldsUpOthersOnceAndForAQuarter(t *testing.T) {
 	for _, delay := range []time.Duration{0, 300 * time.Millisecond} {
 		for server := range 3 {
@@ -216,7 +216,7 @@ func hangs(t *testing.T, server int, delay time.Duration) {
 	time.Sleep(2 * time.Second) // in a bubble
 	callEach(t, tier, keys)
 	time.Sleep(2 * time.Second) // in a bubble
-	// The clock is known again: a value with a tag that was dropped before is kept.
+	// The clock is known again: a value with a tag dropped before is kept.
 	dropTags(t, tier, false, "t")
 	time.Sleep(2 * time.Second) // in a bubble
 	callEach(t, tier, keys)
@@ -254,7 +254,7 @@ func callEach(t *testing.T, tier *castier.Tier, keys []string) (waits []time.Dur
 	return waits
 }
 
-// TestValueWithANewTagIsThereForAllAtOnce stores values with tags that were never used, also
+// TestValueWithANewTagIsThereForAllAtOnce stores values with tags never used before, also
 // while another tag is dropped now and then.
 func TestValueWithANewTagIsThereForAllAtOnce(t *testing.T) {
 	for _, servers := range []int{1, 3} {

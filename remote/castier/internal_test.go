@@ -14,8 +14,8 @@ import (
 	"github.com/strata-cache/strata/internal/cache/entryrules"
 )
 
-// TestClockIsPreciseAfterAWhile asks a server whose seconds begin at any time, and whose
-// answers take some ms, now and then.
+// TestClockIsPreciseAfterAWhile now and then asks a server with seconds that begin at
+// any time, and with answers that take some ms.
 func TestClockIsPreciseAfterAWhile(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestItemsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// FuzzItems reads any bytes as items: nothing panics, and an item that is read is
+// FuzzItems reads any bytes as items: nothing panics, and an accepted item is
 // written as the same state.
 func FuzzItems(f *testing.F) {
 	f.Add(encodeEntry("", entryrules.State{Until: 5, Slots: []entryrules.Slot{{Schema: "7", Value: entryrules.Value{ID: 1, Data: []byte("v")}}}}))

@@ -121,8 +121,8 @@ func decodeTag(item []byte, name string) (t tag, err error) {
 	return t, nil
 }
 
-// decoder reads the parts of an item. After the first that is cut or wrong it is bad,
-// and all others are zero.
+// decoder reads the parts of an item. From the first cut or wrong part on it is bad,
+// and all further parts are zero.
 type decoder struct {
 	rest []byte
 	bad  bool

@@ -15,16 +15,16 @@ import (
 
 // A large value has an item of its own, on the server of its key, and the state of the key has
 // the number of that item. So a lease, a drop or a new life of the value does not move it, and
-// a reader that has the value is not sent it again. The item is written before the state that
+// a reader with the value does not receive it again. The item is written before the state that
 // refers to it, and never changes: a reader finds the bytes of the state that it has read, or
 // nothing. After the last state that refers to it, the item lives on for a second, for readers
 // that are between the two. A state may outlive the item, which the server may evict: the value
 // is absent then.
 //
-// Earlier versions, which have all values in the states, read a number as bytes that are no
-// value, and load the key again.
+// Earlier versions, which have all values in the states, take a number for the bytes of a
+// bad value, and load the key again.
 
-// largeFrom is the least number of bytes of a value that has an item of its own: at 1 Gbit/s they
+// largeFrom is the least number of bytes of a value with an item of its own: at 1 Gbit/s they
 // take about as long as the second round trip of a read.
 const largeFrom = 32 << 10
 
@@ -54,7 +54,7 @@ func (t *Tier) isLarge(ctx context.Context, key string, data []byte) bool {
 	return int64(len(data)) >= least
 }
 
-// leastLarge returns the least number of bytes of a value that has an item of its own in s.
+// leastLarge returns the least number of bytes of a value with an item of its own in s.
 func leastLarge(s Store) int64 {
 	toucher, ok := s.(Toucher)
 	if !ok {
@@ -69,7 +69,8 @@ type large struct {
 	written      bool
 }
 
-// refer returns the bytes that stand in a state for the value whose item has a number.
+// refer returns the bytes that stand in a state for the value in the item with a
+// number.
 func refer(number uint64) []byte {
 	return binary.AppendUvarint([]byte(referMark), number)
 }
@@ -133,8 +134,8 @@ func decodeLarge(item []byte, name string) (data []byte, err error) {
 	return d.rest, nil
 }
 
-// ahead is the work before the state of a change is written, if there is any: the value of a Put
-// is stored, or the item of a value that is extended gets the longer life.
+// ahead is the work, if any, before the state of a change is written: the value of a Put is
+// stored, or the item of an extended value gets the longer life.
 type ahead struct {
 	store Swap
 	touch Touch
@@ -191,8 +192,8 @@ func (t *Tier) prepare(ctx context.Context, server int, changes []*change, write
 }
 
 // storeLarge stores the values of changes. An item with the random number of a value has that
-// value: one that is there already was stored by a write of which the store has said that it was
-// lost.
+// value. So if one exists already, an earlier write has stored it, although the store reported
+// that write as lost.
 func (t *Tier) storeLarge(ctx context.Context, server int, changes []*change, stores []Swap) error {
 	if len(stores) == 0 {
 		return nil
@@ -263,7 +264,7 @@ func (c *change) leaves(s, next entryrules.State) (numbers []uint64) {
 	return numbers
 }
 
-// without returns a state without the value that is in an item which is lost.
+// without returns a state without the value in a lost item.
 func without(s entryrules.State, lost uint64) entryrules.State {
 	for i := range s.Slots {
 		if number, is := referred(s.Slots[i].Value.Data); is && number == lost {
@@ -295,8 +296,8 @@ type wanted struct {
 	err  error
 }
 
-// fetch reads large values of a server. The Held of a value that is lost is zero then, and err of
-// one that was not read is set.
+// fetch reads large values of a server. The Held of a lost value is zero then; err is set if a
+// value could not be read.
 func (t *Tier) fetch(ctx context.Context, server int, some []*wanted) error {
 	keys := make([]string, len(some))
 	names := make([]string, len(some))
@@ -328,8 +329,8 @@ func (t *Tier) fetch(ctx context.Context, server int, some []*wanted) error {
 	return nil
 }
 
-// fill reads the large values of results. It returns the changes that are to be decided
-// again: the state has a fresh value, whose item is lost.
+// fill reads the large values of results. It returns the changes to decide again: their
+// states have a fresh value with a lost item.
 func (t *Tier) fill(ctx context.Context, some []*change, acquired []remote.Acquired) (again []*change) {
 	var byServer map[int][]*wanted
 	for _, c := range some {

@@ -42,7 +42,8 @@ func (w *weighed) fleet() castier.Fleet {
 	})
 }
 
-// large runs f on a store whose key k has a large value, which is stale, and its ID.
+// large runs f on a store in which key k has a large stale value. id is the ID of
+// the value.
 func large(t *testing.T, f func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +108,7 @@ func getKnown(t *testing.T, tier *castier.Tier, known remote.ID) remote.Held {
 }
 
 // TestNotModifiedMovesNoLargeValue: a refresh that finds nothing new, and the reads of
-// instances that have the value, move the state of the key.
+// instances with the value, move only the state of the key.
 func TestNotModifiedMovesNoLargeValue(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
 		if w.Trips(); string(get(t, tier, "k").Data) != largeText || w.Trips() != 2 {
@@ -228,7 +229,7 @@ func TestReaderOfALargeValueGetsTheOneBeforeOrAfterAStore(t *testing.T) {
 	})
 }
 
-// TestLargeValueThatIsReplacedIsForgotten by its server, and one that is refused as well.
+// TestLargeValueThatIsReplacedIsForgotten by its server, and a refused one as well.
 func TestLargeValueThatIsReplacedIsForgotten(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, w *weighed, tier *castier.Tier){
 		"large value": func(t *testing.T, _ *weighed, tier *castier.Tier) {
@@ -287,7 +288,8 @@ func TestServerThatRefusesALargeValueHasNoState(t *testing.T) {
 	})
 }
 
-// TestServerThatDoesNotSendALargeValueIsAnError, but not for a lease that was given.
+// TestServerThatDoesNotSendALargeValueIsAnError, but Acquire gives a lease without
+// the value.
 func TestServerThatDoesNotSendALargeValueIsAnError(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
 		down := errors.New("down")

@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata/remote/castier"
 )
 
-// pair returns the Tiers of two instances that have begun at any time, and so know the
+// pair returns the Tiers of two instances. They began at any time, and so know the
 // server's clock more or less well.
 func pair(t *testing.T) (m *casmodel.Store, one, other *castier.Tier) {
 	m = casmodel.New(t, 1)

@@ -141,7 +141,7 @@ func losesTags(t *testing.T, name string, lost func(string) bool) {
 		dropTags(t, tier, false, "t")
 		m.Lose(lost)
 		dropTags(t, tier, false, "u")
-	case "tags": // a soft drop of a tag that is not known is no weaker
+	case "tags": // a soft drop of an unknown tag is a hard one
 		m.Lose(lost)
 		dropTags(t, tier, true, "t")
 	case "all": // an instance that knows nothing of before
@@ -159,8 +159,8 @@ func losesTags(t *testing.T, name string, lost func(string) bool) {
 	}
 }
 
-// TestClockThatIsLostIsNotBehind: the leases of an instance that has not seen it are later than the
-// drops from before.
+// TestClockThatIsLostIsNotBehind: an instance that never saw it gives leases later than the drops
+// from before.
 func TestClockThatIsLostIsNotBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 3)
@@ -190,7 +190,8 @@ func dropTags(t *testing.T, tier *castier.Tier, soft bool, tag string) {
 	}
 }
 
-// TestUnknownTagsCountAsDropped: a tag that was lost is no tag that was never dropped.
+// TestUnknownTagsCountAsDropped: a lost tag may have been dropped, so it counts as
+// dropped.
 func TestUnknownTagsCountAsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)
@@ -314,7 +315,7 @@ func TestEvictionAtAnyTimeServesNothingDropped(t *testing.T) {
 			case 0:
 				newest = i
 				drop(t, tier, remote.Drop{Key: "k", Soft: rand.IntN(3) == 0, Token: time.Duration(rand.IntN(2)) * time.Minute})
-				leases = nil // they may still be used, but must not store what follows
+				leases = nil // the puts below have later numbers than this drop, so they need leases from after it
 			case 1:
 				m.Evict(3)
 			case 2:

@@ -26,7 +26,7 @@ func value(t *testing.T, tier remote.Tier, key, data string) {
 }
 
 // TestServersOfANewListBeginWithADrop: of each namespace, also if no operation has used it since
-// Moved, and each only once. A server that is dead is named, and begins later.
+// Moved, and each only once. A dead server is named, and begins later.
 func TestServersOfANewListBeginWithADrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := casmodel.New(t, 3)
@@ -98,7 +98,7 @@ func TestServersOfANewListBeginWithADrop(t *testing.T) {
 	})
 }
 
-// TestDropOfAServerThatHasLeftIsDone: a name that was never there is an error while the list is
+// TestDropOfAServerThatHasLeftIsDone: a name that never existed is an error while the list is
 // the first.
 func TestDropOfAServerThatHasLeftIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (n *namespace) ticket() uint64 {
 	return n.tickets
 }
 
-// remembered is an answer of a server that is used again while it is young.
+// remembered is an answer of a server, used again while it is young.
 type remembered[T any] struct {
 	value T
 	known bool
@@ -132,8 +132,8 @@ type request struct {
 	state  string
 	done   bool
 	// fleet says that there are several servers. begins says that the list has changed
-	// since the server was used last: it may have items that have missed drops, which were
-	// made on other servers, so all values there are dropped first.
+	// since the server was used last: it may have items that missed drops made on other
+	// servers, so all values there are dropped first.
 	fleet, begins bool
 	// drops and expiries are the counters.
 	drops, expiries uint64
@@ -149,7 +149,7 @@ func (t *Tier) ask(ctx context.Context, server int) request {
 	return r
 }
 
-// known returns a request that is done if the counters of a server are known.
+// known returns a finished request if the counters of a server are known.
 func (n *namespace) known(server int, now time.Time) (r request, fresh bool) {
 	first, servers := n.fleet.Servers()
 	n.mu.Lock()
@@ -215,8 +215,8 @@ func (t *Tier) answer(ctx context.Context, r *request, own []Item) error {
 	return nil
 }
 
-// count takes the counters from their items. A counter that is lost or damaged is made, and a
-// server that begins counts a drop of everything.
+// count takes the counters from their items. It makes a lost or damaged counter, and on a
+// server that begins it counts a drop of everything.
 func (t *Tier) count(ctx context.Context, r *request, own []Item) error {
 	sums := [2]uint64{}
 	var adds []Add
@@ -249,9 +249,9 @@ func spell(drops, expiries uint64) string {
 	return strconv.FormatUint(drops, 16) + "." + strconv.FormatUint(expiries, 16)
 }
 
-// counter returns the addition to the counter of a server. One that was
-// lost or damaged begins at a random number, which no value has. In a fleet the counters
-// have other keys than those of earlier versions, which no server has for itself.
+// counter returns the addition to the counter of a server. A lost or damaged counter
+// begins at a random number, which no value has. In a fleet the counters have other keys
+// than in earlier versions, which shared one counter of each kind among all servers.
 func (n *namespace) counter(fleet bool, kind byte, delta uint64) Add {
 	if fleet {
 		kind = map[byte]byte{dropsItem: fleetDropsItem, expiriesItem: fleetExpiriesItem}[kind]
@@ -260,7 +260,7 @@ func (n *namespace) counter(fleet bool, kind byte, delta uint64) Add {
 }
 
 // tagClock returns the tag clock: one that is at most [age] old, or, if its server
-// does not answer, the newest that is known. An older clock is safe: values seem older
+// does not answer, the newest known one. An older clock is safe: values seem older
 // than they are. Without any the clock is 0, and values with tags count as dropped.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	if !t.names.freshClock() {
@@ -291,9 +291,9 @@ func (t *Tier) latestClock() uint64 {
 	return uint64(at.late+aheadOfTime.Milliseconds()) << clockShift
 }
 
-// clockFrom returns the tag clock for the latest drop of some tags that were read before:
-// no drop is later, unless its tag is damaged. If that cannot be known, it returns the
-// latest number.
+// clockFrom returns the tag clock for the latest drop among tags read before: no drop is
+// later, unless its tag is damaged. If clockFrom cannot know the clock, it returns the
+// largest number.
 func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	n := t.names
 	if clock := n.newestClock(); latest <= clock {
@@ -316,7 +316,7 @@ func (n *namespace) freshClock() bool {
 	return n.tags.fresh(time.Now())
 }
 
-// newestClock returns the newest tag clock that is known.
+// newestClock returns the newest known tag clock.
 func (n *namespace) newestClock() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -350,8 +350,8 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 	return c, err
 }
 
-// countOnce is countTags for one addition. seen is the newest clock that was known
-// before it.
+// countOnce is countTags for one addition. seen is the newest clock known before
+// it.
 func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint64, err error) {
 	n := t.names
 	ticket, asked := n.ticket(), time.Now()
@@ -362,7 +362,8 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint6
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// A clock from before a recheck is asked for again, and known all the same.
+	// A clock from before a recheck is asked for again, but its number counts as
+	// known.
 	n.tags.value = max(sums[0], n.tags.value)
 	n.tags.keep(ticket, asked, n.tags.value)
 	return sums[0], seen, nil

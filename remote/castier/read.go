@@ -79,7 +79,7 @@ func (t *Tier) read(ctx context.Context, server int, g reading, some []int) erro
 		if err := t.fetch(ctx, server, values); err != nil {
 			return err
 		}
-		// An item that is not there may be of a value that was replaced since the state was read.
+		// A missing item may belong to a value replaced since the state was read.
 		some = nil
 		for _, w := range values {
 			g.errs[w.at] = w.err
@@ -132,11 +132,11 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	return onAll(t.servers, func(server int) error { return t.dropOn(ctx, server, soft) })
 }
 
-// Moved tells t that the list of the servers of its [Fleet] has changed. A server of the new list may
-// have items that missed the drops of the time in which it was left out, or in which their keys
-// had other homes. So no value from before is used: each server counts a drop of everything,
-// for each namespace that is in use, now or before it is used next. If only some servers have
-// answered, the error is a [remote.NotToldError].
+// Moved tells t that the list of the servers of its [Fleet] has changed. A server of the new list
+// may have items that missed drops: while the server was not in the list, or while their keys had
+// other homes. So no value from before is used: each server counts a drop of everything, for each
+// namespace in use, now or before its next use. If only some servers have answered, the error is a
+// [remote.NotToldError].
 func Moved(ctx context.Context, t *Tier) error {
 	if first, _ := t.servers.Servers(); first == 0 {
 		return nil
@@ -218,8 +218,8 @@ func (t *Tier) ServerOf(key string) string {
 	return t.servers.Name(t.servers.Home(item))
 }
 
-// DropAllOf implements [remote.Fleet]. A server that has left the list has nothing to drop: if
-// it comes back, no value from before is used.
+// DropAllOf implements [remote.Fleet]. A server outside the list has nothing to drop: if it
+// comes back, no value from before is used.
 func (t *Tier) DropAllOf(ctx context.Context, server string, soft bool) error {
 	first, n := t.servers.Servers()
 	for at := first; at < first+n; at++ {

@@ -24,8 +24,8 @@ import (
 // Tier writes another state in its place. So a Store must not delete an item before its life is
 // over, if it can. The package documentation has the costs of an early loss.
 type Store interface {
-	// GetMany returns the present items of keys. It must see each swap that was reported
-	// before the call, by any process: a replica that lags behind is no source for it.
+	// GetMany returns the present items of keys. It must see the swaps of all
+	// processes reported before the call: it must not read from a lagging replica.
 	GetMany(ctx context.Context, keys []string) ([]Item, error)
 	// SwapMany writes each item that still has the version of its Swap, and reports which
 	// items were written. Each item is compared and written in one step, on its own: one that
@@ -72,7 +72,7 @@ type Swap struct {
 // the instances, and lives end up to a second early; these clocks must be right to half a second.
 type Clock interface {
 	// Now returns the time. The clock may show it in steps: the time is t or later, and before
-	// t+step. A step is at most 2 seconds, and values that are kept for less than a step are
+	// t+step. A step is at most 2 seconds, and values with lives shorter than a step are
 	// refused. All instances must be told the same clock.
 	Now(ctx context.Context) (t time.Time, step time.Duration, err error)
 }
@@ -91,8 +91,8 @@ type Add struct {
 	Key string
 	// Delta is added to the number, and may be zero.
 	Delta uint64
-	// First is the number at which a counter begins that does not exist, or has a Value that is
-	// no number; Delta is not added to it. If First is zero such a counter is left alone, and its
+	// First is the number at which a counter begins if it does not exist, or if its Value is not
+	// a number; Delta is not added to it. If First is zero such a counter is left alone, and its
 	// sum is zero.
 	First uint64
 }
@@ -123,9 +123,9 @@ type Touch struct {
 type Fleet interface {
 	// Servers returns the number of the first server of the present list, and how many servers
 	// there are. The first list begins at 0. The numbers of another list are larger than all
-	// before, also for a server that was in an earlier one. Call [Moved] after each change.
+	// before, also for a server from an earlier list. Call [Moved] after each change.
 	Servers() (first, n int)
-	// Name returns the name of a server for people, which is the same in all lists.
+	// Name returns the name of a server for people. It is the same in all lists.
 	Name(server int) string
 	// Home returns the server of a key. It changes with the list only.
 	Home(key string) int

@@ -59,9 +59,9 @@ func checkNames(tags []string) error {
 	return nil
 }
 
-// Tags implements [remote.Tagger]. A tag that the store does not know was lost: it counts
-// as dropped now, and is known from then on. So does a tag with a drop later than the clock,
-// since that is damaged. If only some servers answer, the error is [remote.KeyErrors].
+// Tags implements [remote.Tagger]. A tag that the store does not know was lost: it counts as
+// dropped now, and is known from then on. A tag with a drop later than the clock is damaged,
+// and counts as dropped, too. If only some servers answer, the error is [remote.KeyErrors].
 func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	if err := checkNames(tags); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (t *Tier) lookUp(ctx context.Context, tags []string) []*tagChange {
 	return all
 }
 
-// replaceLost drops those tags that were read and not found, or are damaged, at one clock.
+// replaceLost drops the tags that a read did not find, and damaged ones, at one clock.
 func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 	latest := uint64(0)
 	for _, c := range all {
@@ -115,9 +115,9 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 	return nil
 }
 
-// makeTags makes the items of those tags of values that have none: of a tag that was never
-// used, the item says that it was dropped before the values were loaded, so that a reader
-// that finds none knows that it was lost. It takes half of the time at most, and leaves
+// makeTags makes the missing items of the tags of values. The item of a new tag says that
+// the tag was dropped before the values were loaded. So a reader that finds no item knows
+// that it was lost. makeTags takes at most half of the time of the call, and leaves the
 // items that it could not make to the readers.
 func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
 	var tags []string
@@ -165,7 +165,7 @@ func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
 	return c
 }
 
-// applyTags executes changes of tags, those of each server side by side.
+// applyTags executes changes of tags, the servers side by side.
 func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
 	byServer := map[int][]*tagChange{}
 	for _, c := range all {
@@ -228,8 +228,8 @@ func (t *Tier) turnTags(ctx context.Context, server int, some []*tagChange) erro
 	return nil
 }
 
-// decide changes the tag that was read, and returns the write of it. If nothing changes, c is
-// done, and no write is needed.
+// decide changes the tag read, and returns the write of it. If nothing changes, c is done,
+// and no write is needed.
 func (c *tagChange) decide(read Item) (write Swap, needed bool) {
 	was, known := c.opened(read)
 	c.is = was
@@ -243,7 +243,7 @@ func (c *tagChange) decide(read Item) (write Swap, needed bool) {
 	return Swap{Key: c.item, Value: encodeTag(c.name, c.is), Version: read.Version}, true
 }
 
-// opened returns the state in an item that was read, and whether it has one.
+// opened returns the state in the item read, and whether it has one.
 func (c *tagChange) opened(read Item) (was tag, known bool) {
 	if read.Version == (Version{}) {
 		return tag{}, false

@@ -42,7 +42,7 @@ type Tier struct {
 type shared struct {
 	servers Fleet
 	tells   bool
-	least   atomic.Int64 // the least bytes of a value that has an item of its own, zero if unknown
+	least   atomic.Int64 // the least bytes of a value with an item of its own, zero if unknown
 	foreign atomic.Uint64
 	mu      sync.Mutex // guards byName
 	byName  map[string]*namespace
@@ -59,7 +59,8 @@ var (
 // New returns the Tier of a Store, as the view of the cache without a name.
 func New(s Store) *Tier { return NewFleet(single{s}) }
 
-// teller is a Fleet whose contexts name the cache of a call, as package traced has it.
+// teller is a Fleet that tells a Trace for which cache a command is. Package tracing
+// carries the cache in the context of the call.
 type teller interface{ TellsOwner() bool }
 
 // NewFleet returns the Tier of several servers, as the view of the cache without a name.
@@ -89,7 +90,8 @@ func (s *shared) view(space remote.Space) *Tier {
 // Recheck implements [remote.Tier].
 func (t *Tier) Recheck() { t.names.recheck() }
 
-// Foreign implements [remote.Prober]: items that were read and are not of this Tier.
+// Foreign implements [remote.Prober]: the number of unreadable or foreign items read
+// so far.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
 
 // Probe implements [remote.Prober]. It asks each server for its time, and warns of one without a
@@ -136,7 +138,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 		}
 	}
 	if err := joined(ctx, errorsOf(all)); err != nil {
-		if _, some := err.(remote.KeyErrors); !some { //nolint:errorlint // joined with the end of the context it is that of all keys
+		if _, some := err.(remote.KeyErrors); !some { //nolint:errorlint // joined with the end of the context it is the error of all keys
 			return nil, err
 		}
 	}
@@ -155,11 +157,11 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 	return remote.Acquired{Held: held(c.answer.Held, c.state, c.late), Lease: l}
 }
 
-// joined returns the errors of the arguments of a call as one. If the caller has left, it
-// is that of all of them.
+// joined returns the errors of the arguments of a call as one. If the caller has left,
+// the joined error is the error of all of them.
 func joined(ctx context.Context, errs []error) error {
 	err := remote.JoinKeys(errs)
-	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil { //nolint:errorlint // joined with the end of the context it is that of all keys
+	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil { //nolint:errorlint // joined with the end of the context it is the error of all keys
 		return errors.Join(err, ctx.Err())
 	}
 	return err
@@ -174,8 +176,9 @@ func errorsOf[C interface{ failure() error }](all []C) []error {
 	return errs
 }
 
-// Put implements [remote.Tier]. A value that is kept for less than a step of the store's [Clock]
-// is an error that matches [remote.ErrRefused]. If only some servers answer, the error is [remote.KeyErrors].
+// Put implements [remote.Tier]. A value with a life shorter than a step of the store's [Clock] is
+// an error that matches [remote.ErrRefused]. If only some servers answer, the error is
+// [remote.KeyErrors].
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
 	all := make([]*change, len(p))
 	for i, put := range p {
@@ -304,7 +307,7 @@ func duration(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// nonce returns a random number that is not zero.
+// nonce returns a random number other than zero.
 func nonce() uint64 {
 	for {
 		if n := rand.Uint64(); n != 0 {
