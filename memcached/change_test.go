@@ -16,8 +16,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestItemsOfABatchCanBeComparedAndSwapped: as items of Get can, until they
-// change.
+// TestItemsOfABatchCanBeComparedAndSwapped: as items of Get can, until they change.
 func TestItemsOfABatchCanBeComparedAndSwapped(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 		ctx := t.Context()

@@ -118,8 +118,7 @@ type Client struct {
 // list are the servers at one time.
 type list = roster.List[*node]
 
-// fleet are the servers of a client, with the ejected ones. Views of a client share
-// it.
+// fleet are the servers of a client, with the ejected ones. Views of a client share it.
 type fleet struct {
 	servers *roster.Roster[*node]
 	steps   meta.Steps
@@ -147,8 +146,7 @@ func newFleet(o *Options) (*fleet, error) {
 	return f, nil
 }
 
-// New returns a client. It opens no connection. The error names every wrong
-// field of o.
+// New returns a client. It opens no connection. The error names every wrong field of o.
 func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {

@@ -178,8 +178,7 @@ func TestProtocolOfTheOptionsIsObeyed(t *testing.T) {
 	}
 }
 
-// TestServerThatIsReplacedIsSpokenToInItsWay: connections opened later find out
-// anew.
+// TestServerThatIsReplacedIsSpokenToInItsWay: connections opened later find out anew.
 func TestServerThatIsReplacedIsSpokenToInItsWay(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old, fakememcached.V1638, fakememcached.Proxy} {

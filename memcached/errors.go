@@ -37,8 +37,7 @@ var (
 	// or a limit of Options, or answered another command. The connection was
 	// closed.
 	ErrProtocol = errors.New("memcached: protocol broken")
-	// ErrClassic is returned by a call that needs meta commands, if the server
-	// has none.
+	// ErrClassic is returned by a call that needs meta commands, if the server has none.
 	ErrClassic = errors.New("memcached: the server has no meta commands")
 )
 

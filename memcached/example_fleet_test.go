@@ -55,8 +55,7 @@ func ExampleFleet() {
 	// Output: 3 of 5 found, <nil>
 }
 
-// A batch returns the items of the other servers, and an error with the keys of the
-// dead one.
+// A batch returns the items of the other servers, and an error with the keys of the dead one.
 func ExamplePartialError() {
 	o := memcached.Options{Servers: []string{"10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"}}
 	models, dial := modelsOf(o.Servers)

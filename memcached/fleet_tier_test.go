@@ -28,8 +28,7 @@ func TestTierOverAFleetConforms(t *testing.T) {
 	}
 }
 
-// TestTheTierNeverMovesAKey: for each way in which the client may treat the keys of a
-// dead server.
+// TestTheTierNeverMovesAKey: for each way in which the client may treat the keys of a dead server.
 func TestTheTierNeverMovesAKey(t *testing.T) {
 	for d := memcached.DeadFails; d <= memcached.DeadMoves; d++ {
 		three(t, treating(d), func(t *testing.T, q *squad, c *memcached.Client) {
@@ -105,8 +104,7 @@ var absences = map[string]struct{ leave, comeBack func(*member) }{ // read-only
 	"after a reset":  {func(m *member) { m.pause() }, func(m *member) { m.Drop(); m.resume() }},
 }
 
-// drops are ways to drop keys. Each returns the error of the drops that L2 did not
-// confirm.
+// drops are ways to drop keys. Each returns the error of the drops that L2 did not confirm.
 var drops = map[string]func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error{ // read-only
 	"one by one": func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error {
 		var errs []error

@@ -33,8 +33,7 @@ type batch struct {
 	// ejected is the error if the server is left alone.
 	ejected error
 	keys    []string
-	// wire are the keys in the form that is sent. It is nil if they are sent as
-	// they are.
+	// wire are the keys in the form that is sent. It is nil if they are sent as they are.
 	wire []meta.Key
 	// at are the places of the keys that belong to the server.
 	at   []int

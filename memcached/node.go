@@ -101,8 +101,7 @@ func (n *node) Close() {
 	n.pool.Close()
 }
 
-// ready returns the abilities of the server. It opens a connection if there was
-// none.
+// ready returns the abilities of the server. It opens a connection if there was none.
 func (n *node) ready(ctx context.Context) (Abilities, error) {
 	if able := n.able.Load(); able != nil {
 		return *able, nil

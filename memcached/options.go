@@ -166,8 +166,7 @@ type Options struct {
 
 const defaultPort = "11211"
 
-// forever is the longest of all times: a century, short enough to be added to
-// a time.
+// forever is the longest of all times: a century, short enough to be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 
 func (o Options) withDefaults() Options {

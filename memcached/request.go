@@ -6,8 +6,7 @@ import (
 	"github.com/strata-cache/strata/internal/memcached/meta"
 )
 
-// A request is a meta.Request. A client turns its reply into an error or an answer;
-// here is how.
+// A request is a meta.Request. A client turns its reply into an error or an answer; here is how.
 
 // request is one command.
 type request = meta.Request

@@ -23,8 +23,7 @@ type row struct {
 	write uint64
 }
 
-// row returns the row of key, or the zero row if its life is over. t.mu is
-// locked.
+// row returns the row of key, or the zero row if its life is over. t.mu is locked.
 func (t *table) row(key string) row {
 	r := t.rows[key]
 	if !r.ends.IsZero() && !time.Now().Before(r.ends) {

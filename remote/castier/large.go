@@ -69,8 +69,7 @@ type large struct {
 	written      bool
 }
 
-// refer returns the bytes that stand in a state for the value in the item with a
-// number.
+// refer returns the bytes that stand in a state for the value in the item with a number.
 func refer(number uint64) []byte {
 	return binary.AppendUvarint([]byte(referMark), number)
 }

@@ -42,8 +42,7 @@ func (w *weighed) fleet() castier.Fleet {
 	})
 }
 
-// large runs f on a store in which key k has a large stale value. id is the ID of
-// the value.
+// large runs f on a store in which key k has a large stale value. id is the ID of the value.
 func large(t *testing.T, f func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,8 +287,7 @@ func TestServerThatRefusesALargeValueHasNoState(t *testing.T) {
 	})
 }
 
-// TestServerThatDoesNotSendALargeValueIsAnError, but Acquire gives a lease without
-// the value.
+// TestServerThatDoesNotSendALargeValueIsAnError, but Acquire gives a lease without the value.
 func TestServerThatDoesNotSendALargeValueIsAnError(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
 		down := errors.New("down")

@@ -190,8 +190,7 @@ func dropTags(t *testing.T, tier *castier.Tier, soft bool, tag string) {
 	}
 }
 
-// TestUnknownTagsCountAsDropped: a lost tag may have been dropped, so it counts as
-// dropped.
+// TestUnknownTagsCountAsDropped: a lost tag may have been dropped, so it counts as dropped.
 func TestUnknownTagsCountAsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)

@@ -350,8 +350,7 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 	return c, err
 }
 
-// countOnce is countTags for one addition. seen is the newest clock known before
-// it.
+// countOnce is countTags for one addition. seen is the newest clock known before it.
 func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint64, err error) {
 	n := t.names
 	ticket, asked := n.ticket(), time.Now()
@@ -362,8 +361,7 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint6
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// A clock from before a recheck is asked for again, but its number counts as
-	// known.
+	// A clock from before a recheck is asked for again, but its number counts as known.
 	n.tags.value = max(sums[0], n.tags.value)
 	n.tags.keep(ticket, asked, n.tags.value)
 	return sums[0], seen, nil

@@ -90,8 +90,7 @@ func (s *shared) view(space remote.Space) *Tier {
 // Recheck implements [remote.Tier].
 func (t *Tier) Recheck() { t.names.recheck() }
 
-// Foreign implements [remote.Prober]: the number of unreadable or foreign items read
-// so far.
+// Foreign implements [remote.Prober]: the number of unreadable or foreign items read so far.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
 
 // Probe implements [remote.Prober]. It asks each server for its time, and warns of one without a
