@@ -30,8 +30,8 @@ func AppendNumber(dst []byte, n int64) []byte { return strconv.AppendInt(append(
 // AppendUint appends a number as a word of its own.
 func AppendUint(dst []byte, n uint64) []byte { return strconv.AppendUint(append(dst, ' '), n, 10) }
 
-// AppendWords appends words that are written as they are, each with a space in
-// front, or flags without a token: AppendWords(dst, " v f c").
+// AppendWords appends words as they are, each with a space in front, or flags
+// without a token: AppendWords(dst, " v f c").
 func AppendWords(dst []byte, words string) []byte { return append(dst, words...) }
 
 // AppendFlag appends a flag with a number as its token.
@@ -50,8 +50,8 @@ func AppendEnd(dst []byte) []byte { return append(dst, '\r', '\n') }
 // AppendBlock appends a value and the end of its line.
 func AppendBlock(dst, value []byte) []byte { return AppendEnd(append(dst, value...)) }
 
-// NoOp is the command whose reply is MN: all replies to earlier commands come before
-// it, also those to quiet ones.
+// NoOp is the command with the reply MN: all replies to earlier commands, also to
+// quiet ones, come before MN.
 const NoOp = "mn\r\n"
 
 // AppendItem appends one value of the reply to a classic get, or to gets if cas is

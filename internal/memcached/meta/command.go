@@ -13,12 +13,12 @@ type Command struct {
 	Name string
 	// Key is the key of a command that has one, decoded if it was in base64.
 	Key []byte
-	// Args are the words of a command that was not taken apart: the keys of get
-	// and gets, and all words of commands that the Reader does not know.
+	// Args are the words of a command not taken apart: the keys of get and gets,
+	// and all words of commands that the Reader does not know.
 	Args [][]byte
-	// Flags are those of a meta command.
+	// Flags are the flags of a meta command.
 	Flags Flags
-	// ClientFlags, Expiry, CAS and Delta are those of a classic command.
+	// ClientFlags, Expiry, CAS and Delta belong to a classic command.
 	ClientFlags uint32
 	Expiry      int64
 	CAS, Delta  uint64
@@ -38,7 +38,7 @@ const (
 )
 
 // ReadCommand reads the next command with its value. A value over the limit is read
-// and dropped, and refused. The error is as that of [Reader.Read].
+// and dropped, and refused. The errors are as in [Reader.Read].
 func (r *Reader) ReadCommand() (Command, error) {
 	line, err := r.line(MaxCommand)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Reader) ReadCommand() (Command, error) {
 	ok, err := r.CRLF()
 	if err == nil && !ok {
 		c.Refusal, c.Data = badChunk, nil
-		_, err = r.line(MaxCommand) // the rest of what was sent
+		_, err = r.line(MaxCommand) // the rest of the bytes sent
 	}
 	return c, err
 }

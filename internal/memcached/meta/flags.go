@@ -2,8 +2,8 @@ package meta
 
 import "iter"
 
-// Flags are those of a meta command or of its reply, each a letter with an optional
-// token, as they stand on the wire: a set in any order.
+// Flags are the flags of a meta command or of its reply, as they stand on the wire:
+// each a letter with an optional token, together a set in any order.
 type Flags []byte
 
 // checkFlags reports whether f is well formed, and has each letter at most once.

@@ -51,7 +51,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// sameByItems reads what was read as want, by TakeItem if that takes it.
+// sameByItems reads the reply want again, by TakeItem if TakeItem takes it.
 func sameByItems(t *testing.T, r *meta.Reader, want *meta.Reply) {
 	t.Helper()
 	if r.Buffered() == 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Carriage says what becomes of keys that cannot be sent as they are: empty ones, those
+// Carriage is the treatment of keys that cannot be sent as they are: empty ones, those
 // longer than 250 bytes, and those with a space or a control character.
 type Carriage uint8
 
@@ -18,8 +18,7 @@ const (
 	Hashed                 // a hash is sent, and the key is stored in front of the value
 )
 
-// hashPrefix begins the names of keys that were hashed. A key that begins so is
-// hashed, too.
+// hashPrefix begins the names of hashed keys. A key that begins so is hashed, too.
 const hashPrefix = "strata:sha256:"
 
 // Key is a key as it is sent.
@@ -27,7 +26,7 @@ type Key struct {
 	// Text is the key of the command, and the key to be encoded if Binary is set.
 	Text   string
 	Binary bool
-	// Full is the key that is stored in front of the value, and empty if none is.
+	// Full is the key stored in front of the value, and empty if none is.
 	Full string
 }
 
@@ -68,7 +67,7 @@ func KeysOf(c Carriage, keys []string) (all []Key, bad int) {
 	return all, -1
 }
 
-// Front returns the bytes that are stored in front of the value.
+// Front returns the bytes stored in front of the value.
 func (k *Key) Front() []byte {
 	if k.Full == "" {
 		return nil

@@ -7,7 +7,7 @@
 //
 // A Reader bounds the memory that a peer can make it reserve, as package inbuf
 // does: an incomplete reply holds at most the bytes received plus 64 KiB, or up to
-// 1 MiB for a single value whose length has come.
+// 1 MiB for a single value of known length.
 package meta
 
 import (
@@ -19,8 +19,8 @@ import (
 // MaxKey is the length of the longest key, in bytes, as it stands in a command.
 const MaxKey = 250
 
-// MaxBinaryKey is the length of the longest key, in bytes, that is short enough
-// for a command after it was encoded in base64.
+// MaxBinaryKey is the length of the longest key, in bytes, that encoded in
+// base64 still fits into a command.
 const MaxBinaryKey = MaxKey / 4 * 3
 
 // MaxRelative is the largest relative time of expiry, in seconds. The server takes

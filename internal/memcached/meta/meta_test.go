@@ -173,8 +173,8 @@ func TestBrokenRepliesAreProtocolErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhetherTheStreamGoesOn: after a value that was not understood, its
-// bytes are taken for commands.
+// TestErrorsSayWhetherTheStreamGoesOn: after a command that the server refused
+// before its value, the server takes the bytes of the value for commands.
 func TestErrorsSayWhetherTheStreamGoesOn(t *testing.T) {
 	for line, fatal := range map[string]bool{
 		"ERROR":                       true,

@@ -21,7 +21,7 @@ type Reader struct {
 	scan scanner
 	// scanning is true while scan is in the middle of a reply for Next.
 	scanning bool
-	// words holds the arguments of the command that was read last.
+	// words holds the arguments of the last command.
 	words [][]byte
 }
 
@@ -30,8 +30,8 @@ func NewReader(src io.Reader, lim Limits) *Reader {
 	return &Reader{Buffer: wire.NewBuffer(src), lim: lim.withDefaults()}
 }
 
-// Fill reads from the source once. It may be called only after a call of Next
-// that has returned nil; see [wire.Buffer.Fill].
+// Fill reads from the source once. It may be called only after Next returned
+// nil; see [wire.Buffer.Fill].
 func (r *Reader) Fill() error { return r.Buffer.Fill(&r.scan) }
 
 // Next takes the next reply from the received bytes, and returns nil if it is
@@ -69,8 +69,8 @@ func (r *Reader) Read() (Reply, error) {
 	return reply, err
 }
 
-// TakeItem takes the next line if it has come and is that of the value of key. cas is its
-// CAS number, or zero. Otherwise it takes nothing, and Read tells what there is. It is a
+// TakeItem takes the next line if it has come and begins the value of key. cas is its CAS
+// number, or zero. Otherwise it takes nothing, and Read tells what there is. It is a
 // short way to read one of many values; as with Read, the caller reads the value.
 func (r *Reader) TakeItem(key string) (flags uint32, size int64, cas uint64, ok bool) {
 	const name = "VALUE "
@@ -96,7 +96,7 @@ func (r *Reader) TakeItem(key string) (flags uint32, size int64, cas uint64, ok 
 	return uint32(n), int64(m), cas, true
 }
 
-// lastNumber cuts the number off that is the last word of a line, and its \r.
+// lastNumber cuts off the last word of a line, a number, with the \r behind it.
 func lastNumber(p []byte) (n uint64, rest []byte, ok bool) {
 	const most = 20 // digits of the largest number
 	end := bytes.IndexByte(p[:min(len(p), most+1)], '\r')

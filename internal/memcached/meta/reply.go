@@ -30,14 +30,14 @@ const (
 )
 
 // Reply is one line of a reply, with the value that follows it if it was
-// parsed with [Parse]. It shares the bytes that were parsed.
+// parsed with [Parse]. It shares the parsed bytes.
 type Reply struct {
 	Kind Kind
 	// Size is the length of the value that follows, and -1 if there is none.
 	Size int64
-	// Flags are those of a reply to a meta command.
+	// Flags are the flags of a reply to a meta command.
 	Flags Flags
-	// Key is that of an Item or of ME, and the name of a Stat.
+	// Key is the key of an Item or of ME, and the name of a Stat.
 	Key []byte
 	// Text is the message of an Error, the version, the value of a Stat or the
 	// fields of ME.
@@ -45,7 +45,7 @@ type Reply struct {
 	// Number is the result of incr or decr, or the CAS token of an Item, zero if
 	// it has none.
 	Number uint64
-	// ClientFlags are those of an Item.
+	// ClientFlags are the flags of an Item.
 	ClientFlags uint32
 	// Code is the first word of an Error.
 	Code string
@@ -189,9 +189,8 @@ func sizeOf(p []byte) (int64, bool) {
 	return int64(n), ok && n <= math.MaxInt64/4
 }
 
-// Parse parses the first line of a reply that [Reader.Next] has returned, with
-// its value, and returns what follows: the next value or the end. They share the
-// bytes of raw.
+// Parse parses the first line of a reply from [Reader.Next], with its value, and
+// returns the rest: the next value or the end. They share the bytes of raw.
 func Parse(raw []byte) (r Reply, rest []byte) {
 	end := lineEnd(raw)
 	if end < 0 {

@@ -5,7 +5,7 @@ package meta
 // that fits: of a kind that answers the command, with the opaque of a meta command
 // or the key of a classic one.
 
-// Op is what a request does.
+// Op is the operation of a request.
 type Op uint8
 
 // The operations.
@@ -18,7 +18,7 @@ const (
 	OpAdd
 	OpReplace
 	OpCAS
-	OpAppend  // the value behind that of the item
+	OpAppend  // the value behind the value of the item
 	OpPrepend // the value in front of that
 	OpDelete
 	OpIncr

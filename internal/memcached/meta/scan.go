@@ -13,7 +13,7 @@ func lineEnd(p []byte) int {
 }
 
 // cutLine is lineEnd for a line that may not be complete yet. The error is about a
-// line that is too long, or that does not end in CRLF.
+// line of more than most bytes, or one that does not end in CRLF.
 func cutLine(p []byte, most int) (end int, err error) {
 	i := bytes.IndexByte(p[:min(len(p), most+2)], '\n')
 	switch {
@@ -44,7 +44,7 @@ func (s *scanner) reset(lim *Limits) { *s = scanner{lim: lim} }
 // Done reports whether the reply is complete.
 func (s *scanner) Done() bool { return s.done }
 
-// Plain is the number of bytes of the value that are to come.
+// Plain is the number of bytes of the value still to come.
 func (s *scanner) Plain() int64 { return max(s.rest-2, 0) }
 
 // Skip notes that n bytes of the value have come.

@@ -35,8 +35,7 @@ func natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
-// chunk returns the longest beginning of s that has digits only or none, and the
-// rest.
+// chunk returns the longest beginning of s with only digits or with none, and the rest.
 func chunk(s string) (head, rest string) {
 	digits := isDigit(s[0])
 	for i := range len(s) {

@@ -14,7 +14,7 @@ import (
 const (
 	digests   = 40
 	perDigest = 4
-	// roundingUp keeps a share that is whole but for a rounding error whole.
+	// roundingUp keeps a share whole if only a rounding error makes it less.
 	roundingUp = 1e-10
 	// maxWeight keeps sums of weights exact.
 	maxWeight = 1 << 24
@@ -77,10 +77,10 @@ func pointsOf(servers []Server, mode Mode, name func(string) string) ([]point, e
 	return points, nil
 }
 
-// at returns the server of the first point that is not before place.
+// at returns the server of the first point at or behind place, round the circle.
 func (r *Ring) at(place uint32) int { return r.points[r.index(place)].server }
 
-// index returns the index of the first point that is not before place.
+// index returns the index of the first point at or behind place, round the circle.
 func (r *Ring) index(place uint32) int {
 	i := sort.Search(len(r.points), func(i int) bool { return r.points[i].place >= place })
 	if i == len(r.points) {

@@ -4,8 +4,8 @@
 // An [Outlier] is in service or out. It goes out when at least three calls in a row have
 // failed, with a given time between the first and the last, and comes back with any
 // answer. While it is out it is due for one trial after each of ever longer pauses.
-// Invariant: a server that is out had no answer since its first failure, and the pause
-// until it is due is at most LongestPause and an eighth of it.
+// Invariant: a server out of service has not answered since its first failure, and the
+// pause until it is due is at most LongestPause and an eighth of it.
 
 package roster
 
@@ -27,8 +27,8 @@ const (
 	LongestPause = 4 * time.Second
 )
 
-// Outlier is the record of one server. [NewOutlier] makes one that is in service. Its
-// methods are safe for concurrent use.
+// Outlier is the record of one server. [NewOutlier] makes one in service. Its methods
+// are safe for concurrent use.
 type Outlier struct {
 	after time.Duration
 	// failing says that the last call has failed.

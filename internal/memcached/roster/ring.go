@@ -1,11 +1,11 @@
 // Says which server of a fleet of memcached a key belongs to. It does so
-// exactly as other clients do, so that a fleet can be shared with them.
+// exactly as other clients do, so that strata can share a fleet with them.
 //
 // The modes of ketama are consistent hashing (Karger et al., "Consistent Hashing and
 // Random Trees", 1997) in the form of libketama: each server has points on a circle of
-// 2³² places, and a key belongs to the server of the first point that is not before
-// its own. Jump is Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash
-// Algorithm", 2014.
+// 2³² places, and a key belongs to the server of the first point at or behind the
+// point of the key. Jump is Lamping and Veach, "A Fast, Minimal Memory, Consistent
+// Hash Algorithm", 2014.
 
 package roster
 
@@ -78,8 +78,8 @@ type Server struct {
 	// Address is host:port, or the path of a Unix socket. Its text takes part in
 	// the placement: two names of a host are two servers.
 	Address string
-	// Weight is the server's share of the keys in proportion to that of others; 0
-	// means 1. Modula and Jump know no other weight.
+	// Weight is the server's share of the keys in proportion to the weights of
+	// others; 0 means 1. Modula and Jump know no other weight.
 	Weight int
 }
 
@@ -94,8 +94,8 @@ type Ring struct {
 }
 
 // NewRing returns the ring of servers in a mode. It fails without servers, with too
-// many, with an address that is empty or there twice, and with a weight that is
-// negative, too small beside the others, or unknown to the mode.
+// many, with an empty or repeated address, and with a weight below zero, too small
+// beside the others, or unknown to the mode.
 func NewRing(mode Mode, servers []Server) (*Ring, error) {
 	if err := check(mode, servers); err != nil {
 		return nil, err
@@ -166,10 +166,10 @@ func (r *Ring) Pick(key string) int {
 	}
 }
 
-// PickFrom is Pick, but if the key's server is out, the key belongs to another one that
-// is not: to that of the next point on the circle, or in the other modes to one that is
-// picked among those that are not out. Keys of servers that are not out stay where they
-// are. If all servers are out, it is Pick. out is called with positions as New got them.
+// PickFrom is Pick, but if the key's server is out, the key belongs to a server in
+// service: to the next one on the circle, or in the modes without a circle to one picked
+// among the servers in service. Keys of servers in service stay where they are. If all
+// servers are out, it is Pick. out is called with positions as New got them.
 func (r *Ring) PickFrom(key string, out func(server int) bool) int {
 	home := r.Pick(key)
 	if !out(home) {
@@ -191,7 +191,7 @@ func (r *Ring) PickFrom(key string, out func(server int) bool) int {
 	}
 }
 
-// inService picks one of the servers that are not out, or home if there is none.
+// inService picks one of the servers in service, or home if there is none.
 func (r *Ring) inService(home int, out func(server int) bool, pick func(n int) int) int {
 	in := make([]int, 0, len(r.order))
 	for _, s := range r.order {

@@ -273,8 +273,8 @@ func TestModesHaveNames(t *testing.T) {
 	}
 }
 
-// TestKeysOfAServerThatIsOutGoToTheOthers looks at every set of servers that are out:
-// each key that has to move goes to one that is in, and no other key moves.
+// TestKeysOfAServerThatIsOutGoToTheOthers looks at every set of servers out of
+// service: each of their keys goes to a server in service, and no other key moves.
 func TestKeysOfAServerThatIsOutGoToTheOthers(t *testing.T) {
 	const n = 4
 	var servers []Server

@@ -1,9 +1,10 @@
 // Package roster keeps the servers of a client. The list may be replaced while calls run.
 // It knows no protocol: the owner opens and closes nodes.
 //
-// A node is in the present [List], or leaving. Then the calls that have begun on it end, and
-// it is closed when it is idle. Invariant: a List never changes, so a call that looks at one
-// sees one; a server that stays keeps its node; a number stands for one server of one list.
+// A node is in the present [List], or leaving. Then the calls begun on it go on to their
+// end, and it is closed when it is idle. Invariant: a List never changes, so a call that
+// looks at one sees one; a server that stays keeps its node; a number stands for one server
+// of one list.
 package roster
 
 import (
@@ -20,7 +21,7 @@ import (
 // Node is one server with its connections.
 type Node interface {
 	comparable
-	// Name is that of the server in the list.
+	// Name is the name of the server in the list.
 	Name() string
 	// Renew closes all connections, those in use when they come back.
 	Renew()
@@ -76,7 +77,7 @@ type Roster[N Node] struct {
 	closed bool
 	before *List[N] // calls may still run on its nodes
 	left   map[N]bool
-	past   pool.Stats // of nodes that are closed
+	past   pool.Stats // of closed nodes
 }
 
 // New returns the roster of servers on a ring of a mode. open returns the node of a server,
@@ -154,8 +155,8 @@ func (s *Roster[N]) alike(servers []Server) []Server {
 	return servers
 }
 
-// lookEvery is the time between two looks at a node that leaves. A call that has chosen the
-// node takes a connection well before the second look.
+// lookEvery is the time between two looks at a node that leaves. Calls take a connection
+// soon after they chose the node, well before the second look.
 const lookEvery = time.Second
 
 // leave closes a node when two looks in a row have found it idle.
