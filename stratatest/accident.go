@@ -22,10 +22,10 @@ func (t *Tier) Snapshot() Snapshot {
 }
 
 // Restore sets the store back to s, as if a server had been restarted from an
-// old file, or another server had taken over without the last changes. That is
-// another authority, so the epochs change: no earlier value is read, and the
-// known drops of tags mean nothing. Leases and tokens in s are valid again.
-// Nothing is announced.
+// old file, or another server had taken over without the last changes. The
+// restored store is another authority, so the epochs change: no earlier value
+// is read, and the known drops of tags mean nothing. Leases and tokens in s
+// are valid again. Nothing is announced.
 func (t *Tier) Restore(s Snapshot) {
 	_, unlock := t.lock()
 	defer unlock()
@@ -43,7 +43,7 @@ func (t *Tier) Restore(s Snapshot) {
 func (t *Tier) Restart() { t.Restore(Snapshot{}) }
 
 // ForgetLane makes the store forget the version of key's lane, as if a server
-// that is short of memory had evicted it.
+// short of memory had evicted it.
 func (t *Tier) ForgetLane(key string) {
 	_, unlock := t.lock()
 	defer unlock()
@@ -51,7 +51,7 @@ func (t *Tier) ForgetLane(key string) {
 	t.own().lanes[t.Lane(key)] = remote.LaneVersion{}
 }
 
-// ForgetTags makes the store forget the table of tags, as if a server that is
+// ForgetTags makes the store forget the table of tags, as if a server
 // short of memory had evicted it. The tag clock is kept elsewhere.
 func (t *Tier) ForgetTags() {
 	_, unlock := t.lock()

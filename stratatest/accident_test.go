@@ -132,10 +132,11 @@ func TestRestoreForgetsLaterStoresAndReadsNothingFromBefore(t *testing.T) {
 			t.Errorf("held %q; the value is from before", got)
 		}
 		tags, err := v.tier.Tags(t.Context(), []string{"t"})
-		// A value that is stored under it is of another epoch.
+		// No earlier drop is known: every tag counts as dropped at the Restore.
 		if err != nil || tags[0].Dropped != p.Clock || tags[0].Expired != 0 {
 			t.Errorf("tag is %+v, %v; want a table of tags that begins at %d", tags[0], err, p.Clock)
 		}
+		// A value stored under a lease of the snapshot is of another epoch.
 		if !v.put("loading", "x", lease) || v.held("loading") != "" {
 			t.Errorf("a lease of the snapshot was refused, or its value is read")
 		}

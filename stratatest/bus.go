@@ -105,9 +105,9 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	})
 }
 
-// Cut disconnects this connection. Messages that are on their way, or are sent
-// meanwhile, are lost; its followers get [remote.Gap]; Publish fails. Faults
-// that were set for later messages end.
+// Cut disconnects this connection. Messages on their way, or sent meanwhile,
+// are lost; its followers get [remote.Gap]; Publish fails. Faults set for
+// later messages end.
 func (b *Bus) Cut() {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -136,9 +136,9 @@ func (b *Bus) Join() {
 }
 
 // Hush makes this connection deaf, or ends that, as a connection with a dead
-// other end. Messages that are sent meanwhile are lost, and followers get no
-// event. Messages that are already on their way arrive, and Publish works,
-// because it goes another way.
+// other end. Messages sent meanwhile are lost, and followers get no event.
+// Messages already on their way arrive, and Publish works, because it goes
+// another way.
 func (b *Bus) Hush(deaf bool) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -168,8 +168,8 @@ func (b *Bus) Reorder() {
 	b.reorder = true
 }
 
-// Delay makes messages that are sent from now on arrive at this connection
-// after d. They stay in order.
+// Delay makes messages sent from now on arrive at this connection after d.
+// They stay in order.
 func (b *Bus) Delay(d time.Duration) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -263,11 +263,11 @@ func (fl *follower) run(h *hub) {
 	}
 }
 
-// wait waits for an event, for at most d unless that is zero, and reports false
+// wait waits for an event, for at most d unless d is zero, and reports false
 // when stop is called.
 func (fl *follower) wait(d time.Duration) (more bool) {
-	// No timer that has run out is read: in a bubble several goroutines that do
-	// crash the race detector.
+	// No expired timer is read: in a bubble, several goroutines reading expired
+	// timers crash the race detector.
 	var due <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -283,8 +283,8 @@ func (fl *follower) wait(d time.Duration) (more bool) {
 	return true
 }
 
-// next takes the next event that has arrived, or returns the time until one
-// arrives; zero means that none is on its way.
+// next takes the next arrived event, or returns the time until one arrives;
+// zero means that none is on its way.
 func (fl *follower) next(h *hub) (e remote.Event, wait time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -260,7 +260,7 @@ func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	return func() { b.end(end) }
 }
 
-// eachMessage changes the messages that are sent.
+// eachMessage changes each message on its way out.
 func eachMessage(f func(m *remote.Message)) func(*Bus, []remote.Message) []remote.Message {
 	return func(_ *Bus, m []remote.Message) []remote.Message {
 		for i := range m {

@@ -48,7 +48,7 @@ func Pair[K comparable, V any](t testing.TB, o strata.Options[K, V]) (a, b *stra
 // connecting is for how long an instance may take to hear of its bus.
 const connecting = 10 * time.Second
 
-// open returns a connected instance that is closed when the test ends.
+// open returns a connected instance. It is closed when the test ends.
 func open[K comparable, V any](t testing.TB, o strata.Options[K, V]) *strata.Cache[K, V] {
 	t.Helper()
 	c, err := strata.New(o)

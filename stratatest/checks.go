@@ -19,13 +19,13 @@ import (
 // bubble, or a function that moves a fake server's clock.
 type Open func(t *testing.T) (tier remote.Tier, sleep func(time.Duration))
 
-// TestTier checks that a tier keeps the promises of [remote.Tier] and of those
-// abilities that it has; sub-tests of the others are skipped. Each sub-test opens
-// a tier of its own and runs in parallel with the others. Lives may be as coarse
-// as whole seconds.
+// TestTier checks that a tier keeps the promises of [remote.Tier] and of the
+// abilities that it has; sub-tests of other abilities are skipped. Each sub-test
+// opens a tier of its own and runs in parallel with the others. Lives may be as
+// coarse as whole seconds.
 //
-// Some sub-tests let the store lose lanes or tags, as a server does that is short
-// of memory. They need a tier with the methods ForgetLane(key string) and
+// Some sub-tests let the store lose lanes or tags, as a server short of memory
+// does. They need a tier with the methods ForgetLane(key string) and
 // ForgetTags(), which remove these from the store behind the tier's back.
 //
 // Keys have random names, so that tiers may share a server.

@@ -55,7 +55,7 @@ func (t *Tier) read(v entryrules.Value, at entryrules.Clock) remote.Held {
 	return h
 }
 
-// leaveOut leaves out the data of h, which is held under key, if its bytes are those of
+// leaveOut leaves out the data of h, held under key, if its bytes equal the bytes of
 // the value with the ID known.
 func (t *Tier) leaveOut(h *remote.Held, key string, known remote.ID) {
 	if v := t.own().entries[key].Slot(t.schema()).Value; h.Data != nil && v.Is(uint64(known)) {
@@ -63,7 +63,7 @@ func (t *Tier) leaveOut(h *remote.Held, key string, known remote.ID) {
 	}
 }
 
-// nonce returns a random number that is not zero.
+// nonce returns a random number other than zero.
 func nonce() uint64 {
 	for {
 		if n := rand.Uint64(); n != 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// namespace is the state of one cache name. A store that has lost it draws
-// another epoch for the new one.
+// namespace is the state of one cache name. After a loss of it the store
+// draws another epoch for the new one.
 type namespace struct {
 	asked                  bool // a view has read the state, so that it is kept
 	epoch                  string
@@ -129,8 +129,8 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return nil
 }
 
-// Tags returns the drops of each tag. A tag that was never dropped counts as
-// dropped when the table of tags was made.
+// Tags returns the drops of each tag. A tag without a drop since then counts
+// as dropped when the table of tags was made.
 func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -140,7 +140,7 @@ func (s *rows) is(bug string) bool {
 	return s.bug == bug
 }
 
-// row returns a row that has not ended. s.mu is locked.
+// row returns the row of key, or the zero row if its life is over. s.mu is locked.
 func (s *rows) row(key string) storeRow {
 	r := s.all[s.key(key)]
 	if !r.ends.IsZero() && !time.Now().Before(r.ends) {

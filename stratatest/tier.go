@@ -262,8 +262,8 @@ func (t *Tier) dropped(kind remote.Kind, key string, hold int64) remote.Message 
 	return m
 }
 
-// announce sends messages while the store is locked, so that their order is
-// that of the drops. The bus only queues them.
+// announce sends messages while the store is locked, so that they have the
+// order of the drops. The bus only queues them.
 func (t *Tier) announce(m []remote.Message) {
 	if t.store.bus != nil && len(m) > 0 {
 		t.store.bus.hub.send(m)

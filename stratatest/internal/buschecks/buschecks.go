@@ -95,7 +95,8 @@ func Follow(t testing.TB, bus remote.Bus, name string) *Ear {
 	return tell(t, bus, name, func(keep func()) { keep() })
 }
 
-// tell is Follow with a function that is called for each event, to keep it.
+// tell is Follow with a function f, called for each event. f calls keep if
+// the Ear shall get the event.
 func tell(t testing.TB, bus remote.Bus, name string, f func(keep func())) *Ear {
 	t.Helper()
 	e := &Ear{t: t, events: make(chan remote.Event, 1<<14)}

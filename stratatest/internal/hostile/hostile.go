@@ -1,4 +1,4 @@
-// Package hostile has keys that are hard to carry.
+// Package hostile has keys that many stores cannot carry as they are.
 package hostile
 
 // Keys returns keys that differ from each other by bytes that a tier or a bus

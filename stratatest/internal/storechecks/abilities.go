@@ -28,7 +28,8 @@ func ability[T any](v *view) T {
 	return a
 }
 
-// checkClock compares readings with the time that passes between them. A clock that is set jumps.
+// checkClock compares readings with the time that passes between them: a clock set meanwhile
+// would jump.
 func checkClock(v *view) {
 	c := ability[castier.Clock](v)
 	const slack = 2 * time.Second // how long a call, and a sleep more than told, may take

@@ -71,8 +71,8 @@ func checkLinesUp(v *view) {
 	}
 }
 
-// checkPartialFailure swaps one value that is too large for most stores among small ones. A
-// store that takes it is as good.
+// checkPartialFailure swaps one value, too large for most stores, among small ones. A store
+// that takes it is as good.
 func checkPartialFailure(v *view) {
 	const size = 8 << 20
 	swaps := []castier.Swap{{Key: v.key("a"), Value: []byte("v")}, {Key: v.key("large"), Value: make([]byte, size)}, {Key: v.key("b"), Value: []byte("v")}}
@@ -122,7 +122,7 @@ func checkOneWins(v *view) {
 }
 
 // checkCounts counts by swaps, in batches of two keys and by many callers at once: the sum is the
-// number of swaps that were reported.
+// number of swaps reported as done.
 func checkCounts(v *view) {
 	const callers, each = 8, 15
 	names := []string{"x", "y"}
@@ -145,7 +145,7 @@ func checkCounts(v *view) {
 	}
 }
 
-// countOnce adds one to items by one batch of swaps, and notes those that were done.
+// countOnce adds one to items by one batch of swaps, and counts in done the swaps of each item.
 func countOnce(v *view, names []string, done *[2]atomic.Int64) (ok bool) {
 	items, err := v.f.Store.GetMany(v.ctx, []string{v.key(names[0]), v.key(names[1])})
 	if err != nil || len(items) != 2 {

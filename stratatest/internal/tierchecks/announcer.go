@@ -203,8 +203,9 @@ func checkHoldIsAnnounced(v *announceView) {
 	}
 }
 
-// checkEndIsAnnounced: an instance that was told that a lease is taken gets a
-// message when the lease ends. Without such an instance there is no message.
+// checkEndIsAnnounced: an instance gets a message when a lease ends if it was
+// told before that the lease is taken. Without such an instance there is no
+// message.
 func checkEndIsAnnounced(v *announceView) {
 	ended := func() {
 		v.Helper()

@@ -157,8 +157,8 @@ func checkTokenWins(v *view) {
 	v.holdsFresh("soft", "token")
 }
 
-// checkTokenWinsOverSchemas: values that programs with other value types have
-// loaded since the drop are older than the value that is put.
+// checkTokenWinsOverSchemas: values loaded since the drop by programs with
+// other value types are older than the value of the Put.
 func checkTokenWinsOverSchemas(v *view) {
 	other := v.sibling()
 	for _, soft := range []bool{false, true} {

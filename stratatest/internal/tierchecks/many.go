@@ -199,8 +199,7 @@ func checkManyAreFenced(v *view) {
 	}
 }
 
-// checkManyReplace requests leases for fresh values of which some are to be
-// replaced.
+// checkManyReplace requests leases for fresh values, to replace some of them.
 func checkManyReplace(v *view) {
 	keys := []string{"replaced", "kept", "another's", "absent"}
 	requests := make([]remote.Request, len(keys))

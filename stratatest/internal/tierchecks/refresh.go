@@ -6,7 +6,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// refreshChecks are the promises about leases for values that are still fresh.
+// refreshChecks are the promises about leases for fresh values.
 func refreshChecks() []tierCheck {
 	return []tierCheck{
 		{"RefreshGivesLeaseForAFreshValue", checkRefresh},
@@ -18,7 +18,7 @@ func refreshChecks() []tierCheck {
 	}
 }
 
-// refreshes acquires a lease to replace a value that is held.
+// refreshes acquires a lease to replace a held value.
 func (v *view) refreshes(key, data string, id remote.ID) remote.Lease {
 	v.Helper()
 	held, lease := v.refresh(key, id, long)
@@ -152,8 +152,7 @@ func checkRefreshAfterDrop(v *view) {
 	v.stores("late", "new", next)
 }
 
-// checkRefreshExtends: the origin may answer "not modified" for a value that is
-// still fresh.
+// checkRefreshExtends: the origin may answer "not modified" for a fresh value.
 func checkRefreshExtends(v *view) {
 	v.fill("k", "value")
 	id := v.holdsFresh("k", "value").ID

@@ -93,7 +93,7 @@ func checkSoftDropAll(v *view) {
 	v.isAbsent("k")
 }
 
-// checkSoftDropAllFencesLeases: a value that was loaded before a soft drop of
+// checkSoftDropAllFencesLeases: a value loaded before a soft drop of
 // everything is not fresh, whichever way it is stored.
 func checkSoftDropAllFencesLeases(v *view) {
 	lease := v.granted("k", long)
