@@ -1,5 +1,5 @@
-// Package observe is for those that look at a running program. It may be called from
-// everywhere, so it calls nothing but package remote.
+// Package observe is for people and programs that look at a running program. Every
+// package may call it, so it calls only package remote.
 //
 // Rooms:
 //

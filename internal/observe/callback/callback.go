@@ -1,6 +1,6 @@
-// Package callback runs functions of the program that a cache only tells of something: its hooks,
-// the handler of its log, its tracer. One that does not return holds up no caller, no lock and no
-// Close for long.
+// Package callback runs the functions of the program that a cache only reports to: its hooks, the
+// handler of its log, its tracer. A function that does not return holds up no caller, no lock and
+// no Close for long.
 package callback
 
 import (
@@ -17,10 +17,10 @@ const (
 	// and that still runs, makes the next caller less patient, so that all callers together lose
 	// less than a second to functions that never return.
 	Patience = 50 * time.Millisecond
-	// grace is for how long a caller waits whose context has ended: most functions end at once.
+	// grace is for how long a caller waits after its context has ended: most functions end at once.
 	grace = Patience / 10
 	// most is the number of functions that run at once. A call beyond it waits for a place, for a
-	// shorter time than callers wait for functions: of functions that wait for each other the
+	// shorter time than callers wait for functions. So if functions wait for each other, the
 	// innermost one goes on first.
 	most      = 256
 	placeWait = Patience / 5
@@ -41,14 +41,13 @@ func (r *Runners) sum(of func(*Runner) uint64) uint64 { return of(r.Hooks) + of(
 // Late is the number of functions that took longer than their callers waited.
 func (r *Runners) Late() uint64 { return r.sum(func(r *Runner) uint64 { return r.late.Load() }) }
 
-// Dropped is the number of functions that were not run, because too many were running.
+// Dropped is the number of functions not run, because too many were running.
 func (r *Runners) Dropped() uint64 { return r.sum(func(r *Runner) uint64 { return r.dropped.Load() }) }
 
 // Panics is the number of functions that panicked.
 func (r *Runners) Panics() uint64 { return r.sum(func(r *Runner) uint64 { return r.panics.Load() }) }
 
-// Wait waits until all functions have ended that their callers have left, for at most d, or until ctx
-// ends.
+// Wait waits for the functions that run on without their callers, for at most d, or until ctx ends.
 func (r *Runners) Wait(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -121,7 +120,8 @@ func (r *Runner) enter(ctx context.Context) bool {
 	return false
 }
 
-// patience is for how long the next caller waits, of that which it would wait for one function.
+// patience is for how long the next caller waits, if it would wait for one while no function runs
+// without a caller.
 func (r *Runner) patience(one time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ type call struct {
 	r     *Runner
 	f     func()
 	ended chan struct{} // gets one when f has ended, unless the caller has left by then
-	state atomic.Int32  // of the caller and f, the one that is done first sets it
+	state atomic.Int32  // the first of the caller and f to finish sets it
 }
 
 // States of a call.
@@ -162,7 +162,7 @@ const (
 	alone       // the caller has left
 )
 
-// call returns a call that is not in use. Calls are used again, unless their callers have left.
+// call returns an unused call. Calls are used again, unless their callers have left.
 func (r *Runner) call() *call {
 	if c, ok := r.calls.Get().(*call); ok {
 		return c

@@ -32,10 +32,10 @@ func (h *handler) Handle(ctx context.Context, line slog.Record) error {
 	return nil
 }
 
-// WithAttrs returns a handler whose lines have attrs.
+// WithAttrs returns a handler that adds attrs to each line.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &handler{h.r, h.next.WithAttrs(attrs)}
 }
 
-// WithGroup returns a handler whose lines have their attributes in a group.
+// WithGroup returns a handler that puts the attributes of each line into a group.
 func (h *handler) WithGroup(name string) slog.Handler { return &handler{h.r, h.next.WithGroup(name)} }

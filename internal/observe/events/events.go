@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// kept is the number of events that are kept.
+	// kept is the number of events in memory: older ones are forgotten.
 	kept = 100
 	// maxText is the length of the text of an event in bytes.
 	maxText = 500
@@ -80,8 +80,8 @@ func (j *Journal) After(after uint64) (all []panel.Event) {
 // alone is the key of the contexts of lines for the journal alone.
 type alone struct{}
 
-// Alone returns the context of a line that is an event of its cache, and not in the log:
-// another cache has said the same there.
+// Alone returns the context of a line that becomes an event of its cache, and does not
+// go to the log: there another cache has said the same.
 func Alone() context.Context { return context.WithValue(context.Background(), alone{}, true) }
 
 // Handler returns a handler for a log that notes each line as an event and hands it on to
@@ -113,7 +113,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// WithAttrs returns a handler whose lines have attrs.
+// WithAttrs returns a handler that adds attrs to each line.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	c.attrs, c.next = slices.Clone(h.attrs), h.next.WithAttrs(attrs)
@@ -123,7 +123,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &c
 }
 
-// WithGroup returns a handler whose lines have their attributes in a group.
+// WithGroup returns a handler that puts the attributes of each line into a group.
 func (h *handler) WithGroup(name string) slog.Handler {
 	c := *h
 	c.group, c.next = h.group+name+".", h.next.WithGroup(name)
@@ -163,7 +163,7 @@ func (h *handler) text(r *slog.Record) string {
 // change the direction of text are replaced, and invalid UTF-8 too.
 func Line(text string, n int) string {
 	if len(text) > n {
-		text = text[:n] // Map replaces a character that is cut
+		text = text[:n] // Map replaces a cut character
 	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {

@@ -13,7 +13,7 @@ func TestMissesAndForeignValuesAreDisjointAndNeverFall(t *testing.T) {
 		for range 50 {
 			before, beforeCounted := rest, counted
 			misses, foreign = misses+r.Uint64N(4), foreign+r.Uint64N(3)
-			seen := misses - min(misses, r.Uint64N(2)) // a scrape that was overtaken
+			seen := misses - min(misses, r.Uint64N(2)) // a scrape overtaken by a later one
 			rest, counted = d.Split(seen, foreign)
 			if rest < before || counted < beforeCounted || rest+counted > misses || rest+counted < seen || counted > foreign {
 				t.Fatalf("%d misses and %d foreign values: from %d, %d to %d, %d", misses, foreign, before, beforeCounted, rest, counted)

@@ -61,7 +61,7 @@ func (h *Durations) Add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// Read returns the number of durations in each bucket and their sum. Durations that are added
+// Read returns the number of durations in each bucket and their sum. Durations added
 // meanwhile may be in one and not in the other.
 func (h *Durations) Read() (n [DurationBuckets]uint64, sum time.Duration) {
 	for i := range h.buckets {
@@ -90,7 +90,7 @@ type Sizes struct {
 }
 
 // Add counts a size. Bucket i has the sizes of up to 2^i bytes that no lower bucket has, the
-// last one all that are larger.
+// last one all larger sizes.
 func (h *Sizes) Add(n int) {
 	n = max(n, 0)
 	h.buckets[min(bits.Len(uint(max(n, 1)-1)), SizeBuckets-1)].Add(1)

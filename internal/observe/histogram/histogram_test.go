@@ -19,8 +19,8 @@ func power(n int) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), uint(n)))
 }
 
-// checkBucket compares the bucket of d with that of exact arithmetic: 2^(k-1) < d ≤ 2^k
-// seconds for the bucket k+20.
+// checkBucket compares the bucket of d with the bucket by exact arithmetic: 2^(k-1) < d
+// ≤ 2^k seconds for the bucket k+20.
 func checkBucket(t *testing.T, d time.Duration) {
 	t.Helper()
 	i := bucket(d)

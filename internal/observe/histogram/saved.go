@@ -10,7 +10,7 @@ import (
 // safe for concurrent use.
 type Saved struct {
 	mu    sync.Mutex
-	reads uint64 // that are counted in sum
+	reads uint64 // counted in sum
 	sum   time.Duration
 }
 

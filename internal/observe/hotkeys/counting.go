@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// kept is the number of keys of which sums are kept in a window, shown that of those in a panel.Hot.
+	// kept is the number of keys with sums in a window, shown the number of keys in a panel.Hot.
 	kept, shown = 256, 20
 	// turn is the length of a window. The sums of the present one and of the one before it are
-	// shown: those of five to ten minutes.
+	// shown: they cover five to ten minutes.
 	turn = 5 * time.Minute
 	// countFor is for how long keys are counted after the last call of Watch.
 	countFor = time.Minute
@@ -82,8 +82,8 @@ func (c *Counting[K]) roll(now time.Duration) {
 	}
 }
 
-// sampled counts a read that was chosen from 64, and has a number. It reports false if it is
-// time to stop: the keys have not been watched lately.
+// sampled counts the read with a number if every divides the number. It reports false if it
+// is time to stop: the keys have not been watched lately.
 func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
 	if number&(c.every.Load()-1) != 0 {
 		return true
@@ -112,7 +112,7 @@ func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
 	return true
 }
 
-// read counts a read with the chance of a sample.
+// read counts a read under a random number, so one in every reads is counted.
 func (c *Counting[K]) read(key K) (goOn bool) { return c.sampled(key, rand.Uint64()) }
 
 // load counts a load of key that took so long.
@@ -125,7 +125,7 @@ func (c *Counting[K]) load(key K, took time.Duration) {
 	c.later.loadTime += took
 }
 
-// hot returns the keys with the most reads, and those whose loads take longest.
+// hot returns the keys with the most reads, and the keys with the longest loads.
 func (c *Counting[K]) hot(name func(key K) (string, error)) panel.Hot {
 	h, byReads, byLoadTime := c.top()
 	for i, key := range byReads {
@@ -149,7 +149,7 @@ func (c *Counting[K]) text(key K, name func(key K) (string, error)) string {
 	return events.Line(text, panel.MaxKey)
 }
 
-// top returns the hottest keys, whose texts are missing, since no callback runs under the mutex.
+// top returns the hottest keys. Their texts are missing, since no callback runs under the mutex.
 func (c *Counting[K]) top() (h panel.Hot, byReads, byLoadTime []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

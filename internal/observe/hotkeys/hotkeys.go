@@ -34,7 +34,7 @@ func New[K comparable](n int) *Sketch[K] {
 }
 
 // Add adds a weight to a key, in time that grows with the logarithm of the number of keys. A
-// key that is not equal to itself is left out.
+// key unequal to itself, such as NaN, is left out: no map finds it again.
 func (s *Sketch[K]) Add(key K, weight uint64) {
 	if key != key {
 		return
@@ -95,7 +95,7 @@ func heavier[K comparable](a, b Counter[K]) int {
 	return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Over, b.Over))
 }
 
-// least is the most that a key can have that is not in the sketch.
+// least is an upper bound for the sum of a key outside the sketch.
 func (s *Sketch[K]) least() uint64 {
 	if len(s.heap) < s.most {
 		return 0

@@ -16,7 +16,7 @@ import (
 const Every = 10 * time.Second
 
 // Record holds the health of one dependency and the state last logged. The zero
-// Record is healthy. Times are nanoseconds of any clock that is never set back.
+// Record is healthy. Times are nanoseconds of any monotonic clock.
 type Record struct {
 	// last is the time of the last failure, plus one; zero if there was none
 	// since Well found the dependency healthy.
@@ -79,8 +79,8 @@ type Limit struct {
 	skipped int
 }
 
-// Allow reports whether to log at now, and the number of calls since the last
-// time that were not logged.
+// Allow reports whether to log at now, and the number of calls not logged
+// since the last logged one.
 func (l *Limit) Allow(now int64) (ok bool, skipped int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,14 +35,14 @@ type found struct {
 	lines Lines
 }
 
-// NewServers returns the health of servers that are well. Their names are for people, and
-// have no credentials.
+// NewServers returns the health of healthy servers. Their names are for people, and have
+// no credentials.
 func NewServers(names ...string) *Servers {
 	return &Servers{name: strings.Join(names, ", "), began: time.Now(), caches: map[*Member]bool{}, found: map[finding]*found{}}
 }
 
-// Of returns the health of the servers of a tier or bus that knows it, or else that of
-// servers which no other cache knows.
+// Of returns the health of the servers of a tier or bus that knows it. Otherwise it
+// returns a new Servers, which no other cache shares.
 func Of(client any) *Servers {
 	if c, ok := client.(interface{ Health() any }); ok { // a public type, which cannot name Servers
 		if s, ok := c.Health().(*Servers); ok {

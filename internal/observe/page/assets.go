@@ -21,7 +21,7 @@ type Assets struct {
 }
 
 // NewAssets returns the files that all pages share (page.css, page.js, icon.svg, uplot.js, uplot.css,
-// uplot-LICENSE.txt) with those of own, which is a folder of an embed.FS.
+// uplot-LICENSE.txt) with the files of own, a folder of an embed.FS.
 func NewAssets(own fs.FS) (*Assets, error) {
 	a := &Assets{files: map[string][]byte{}}
 	for name, file := range map[string]string{

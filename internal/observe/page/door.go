@@ -73,8 +73,8 @@ func (d *Door) Enter(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// addressOf is the address of the page that has got a request, as far as the server knows it: the
-// host that the client names is not believed.
+// addressOf is the address of the page that r asks for, as far as the server knows it: it does
+// not trust the host that the client names.
 func addressOf(r *http.Request) string {
 	scheme, host, path := "http", "localhost", "/"
 	if r.TLS != nil {

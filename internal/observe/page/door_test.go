@@ -50,7 +50,8 @@ func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 	}
 }
 
-// TestPageBehindAProxyThatAddsNothingIsClosed has a proxy on this machine that is the peer, and writes the Host.
+// TestPageBehindAProxyThatAddsNothingIsClosed has a proxy on this machine, as the peer of the
+// server, and the proxy writes the Host.
 func TestPageBehindAProxyThatAddsNothingIsClosed(t *testing.T) {
 	a := &answer{}
 	back := httptest.NewServer(Guard(a, Options{Token: testToken}))

@@ -31,7 +31,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // Options are the options of Guard.
 type Options struct {
-	// Authorize decides which requests are answered. Nil answers those that have the Token.
+	// Authorize decides which requests are answered. Nil answers the requests with the Token.
 	Authorize func(*http.Request) bool
 	// Token is a secret that requests must have, as Admit of a Door says. Without Authorize and Token no request
 	// is answered.
@@ -45,7 +45,7 @@ type Options struct {
 
 // Guard returns a handler that passes requests on to next only if they are authorised,
 // are a GET, HEAD or POST, and do not come from another site. It reads the body of a POST,
-// whose length and time are bounded, and sets the headers of every answer.
+// within a bound of length and of time, and sets the headers of every answer.
 func Guard(next http.Handler, o Options) http.Handler {
 	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout}
 }
@@ -91,9 +91,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// readBody replaces the body of a POST by one that has come, and that of other requests by
-// none. The deadline ends with the body. One that a wrapper of w does not allow is left to the
-// server.
+// readBody reads the body of a POST into memory, and removes the body of other requests. The
+// deadline ends with the body. If a wrapper of w does not allow a deadline, only the timeouts
+// of the server apply.
 func (g *guard) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		r.Body = http.NoBody
@@ -149,8 +149,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // sameOrigin finds requests that a page of another site has caused. Such a page may link
-// to this one, but neither post to it nor embed its answers: a stream that it opens would
-// be one of few. Programs that are no browsers say nothing about an origin.
+// to this one, but neither post to it nor embed its answers: its streams would use up the
+// few of [MaxStreams]. Programs other than browsers say nothing about an origin.
 func (g *guard) sameOrigin(r *http.Request) error {
 	site := r.Header.Get("Sec-Fetch-Site")
 	if r.Method != http.MethodPost {

@@ -217,7 +217,7 @@ func TestBodyAndAddressAreBounded(t *testing.T) {
 }
 
 // TestBodyThatDoesNotComeIsNotWaitedFor sends a part of a body, and then nothing. The deadline
-// of a body that has come ends no action that takes longer.
+// of a complete body does not end an action that takes longer.
 func TestBodyThatDoesNotComeIsNotWaitedFor(t *testing.T) { synctest.Test(t, waitForNoBody) }
 
 func waitForNoBody(t *testing.T) {

@@ -30,7 +30,7 @@ func QueryOf(r *http.Request) Query {
 }
 
 // Text returns the text of a name, or "" if it is missing. A text of more than most bytes,
-// one that is not UTF-8, and a name that is given twice are errors.
+// invalid UTF-8, and a name given twice are errors.
 func (q Query) Text(name string, most int) (string, error) {
 	all := q.values[name]
 	switch {
@@ -71,8 +71,8 @@ func ReadJSON(r *http.Request, v any) error {
 	return DecodeJSON(body, v)
 }
 
-// DecodeJSON decodes body into v. Unknown fields, texts that are not UTF-8, and anything after
-// the value are errors.
+// DecodeJSON decodes body into v. Unknown fields, invalid UTF-8, and anything after the value
+// are errors.
 func DecodeJSON(body []byte, v any) error {
 	if !utf8.Valid(body) {
 		return errors.New("strata: the body of the request is not UTF-8")
@@ -106,8 +106,8 @@ type Failure struct {
 	Error string `json:"error"`
 }
 
-// Fail answers with a status and an error, as JSON. The errors of a body that is too large,
-// or that does not come, have statuses of their own.
+// Fail answers with a status and an error, as JSON. The errors of a body too large, or not
+// received in time, have statuses of their own.
 func Fail(w http.ResponseWriter, status int, err error) {
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		status = http.StatusRequestEntityTooLarge

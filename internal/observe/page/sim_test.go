@@ -7,7 +7,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/netsim"
 )
 
-// simulated is a listener whose connections are simulated, so that a server and its
+// simulated is a listener of simulated connections, so that a server and its
 // deadlines have the time of a bubble: on a busy machine no deadline is missed.
 type simulated struct {
 	accepted chan net.Conn

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// MaxStreams is the number of streams of one page that are open at the same time.
+// MaxStreams is the highest number of streams of one page open at the same time.
 const MaxStreams = 16
 
 // writeTimeout is the time that the client of a stream has to take an event, unless a test
@@ -79,7 +79,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, every time.Durat
 	}
 }
 
-// begin counts a stream, whose context ends when done is called.
+// begin counts a stream. Its context ends when done is called.
 func (s *Streams) begin(parent context.Context) (ctx context.Context, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Streams) end(st *stream) {
 	s.all.Done()
 }
 
-// Open returns the number of streams that are open.
+// Open returns the number of open streams.
 func (s *Streams) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func served(t *testing.T, every time.Duration, event func(context.Context) any) 
 	return s, server.URL
 }
 
-// reply is an answer whose body is closed at the end of the test.
+// reply is an answer. Its body is closed at the end of the test.
 type reply struct {
 	status int
 	header http.Header

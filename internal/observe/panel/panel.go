@@ -1,6 +1,6 @@
 // Package panel has the methods of a cache that package admin needs beside its public
-// methods: keys as text, the options that are in force, the last events, the hottest keys,
-// and a key on every instance. It knows no types of keys and values.
+// methods: keys as text, the options in force, the last events, the hottest keys, and a
+// key on every instance. It knows no types of keys and values.
 package panel
 
 import (
@@ -12,8 +12,8 @@ import (
 // MaxKey is the length of the text of a key, or of a tag, in bytes.
 const MaxKey = 200
 
-// ErrNoText is the error of calls with a key as text, of a cache whose keys have no text:
-// Remote.Key and Remote.ParseKey are missing.
+// ErrNoText is the error of calls with a key as text, if the keys of the cache have no
+// text: Remote.Key and Remote.ParseKey are missing.
 var ErrNoText = errors.New("strata: keys of this type need Remote.Key and Remote.ParseKey to be written as text")
 
 // Panel is one cache. All methods may be called at the same time, and after the end of the
@@ -24,8 +24,8 @@ type Panel interface {
 	// Settings returns the effective options, in the order of their declaration. Functions,
 	// codecs and clients are named by their types; no setting has a password or a value.
 	Settings() []Setting
-	// Events returns the events that have a number above after, the oldest first; the last
-	// 100 are kept.
+	// Events returns the events with a number above after, the oldest first; the last 100
+	// are kept.
 	Events(after uint64) []Event
 	// Watch begins to count the hottest keys. That ends when neither Watch nor Hot has been called
 	// for a minute.
@@ -34,12 +34,12 @@ type Panel interface {
 	// they were watched, and begins to count them.
 	Hot() Hot
 	// Explain returns the state of the key with this text on every instance: this one first,
-	// then those that have answered over the bus, by name, then those that are known, have not
-	// closed, and have not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
-	// that is no key; that of a closed cache.
+	// then the others that answered over the bus, by name, then the known open ones that did not
+	// answer within a second (or until ctx ends). Errors: ErrNoText; the error of parsing key; the
+	// error of a closed cache.
 	Explain(ctx context.Context, key string) ([]Explanation, error)
-	// Invalidate makes the key with this text absent everywhere, or stale if soft. The error
-	// is that of Cache.Invalidate, ErrNoText, or that of a text that is no key.
+	// Invalidate makes the key with this text absent everywhere, or stale if soft. It
+	// returns the error of Cache.Invalidate, ErrNoText, or the error of parsing key.
 	Invalidate(ctx context.Context, key string, soft bool) error
 	// InvalidateTags and InvalidateAll are the methods of the cache of these names, or, if
 	// soft, its ExpireTags and ExpireAll.
@@ -92,15 +92,16 @@ type Event struct {
 
 // Hot are the hottest keys of some time.
 type Hot struct {
-	// Since is the begin of that time. Sampled is the number of reads that were looked at: one in
-	// Every at present. Reads is the estimated number of all reads since then, LoadTime the duration of all loads.
+	// Since is the begin of that time. Sampled is the number of reads in the sample: one in Every at
+	// present. Reads is the estimated number of all reads since then, LoadTime the duration of all
+	// loads.
 	Since    time.Time
 	Sampled  uint64
 	Every    int
 	Reads    uint64
 	LoadTime time.Duration
-	// ByReads are the keys with the most reads, ByLoadTime those whose loads have taken
-	// longest, the highest first.
+	// ByReads are the keys with the most reads, ByLoadTime the keys with the longest
+	// loads in sum, the highest first.
 	ByReads, ByLoadTime []HotKey
 }
 
@@ -109,8 +110,9 @@ type HotKey struct {
 	// Key is the text of the key, of 200 bytes at most, or, without ShowKeys, a hash in
 	// hexadecimal digits that begins with "#".
 	Key string
-	// Reads is the number of reads, estimated from the sample, Loads and LoadTime those of its
-	// loads. The true numbers are lower by Over at most (reads, or nanoseconds of loads).
+	// Reads is the number of reads, estimated from the sample, Loads the number of loads,
+	// LoadTime their duration in sum. The true numbers are lower by Over at most (reads, or
+	// nanoseconds of loads).
 	Reads    uint64
 	Loads    uint64
 	LoadTime time.Duration
@@ -121,13 +123,13 @@ type HotKey struct {
 type Explanation struct {
 	// Instance is the name of the instance, as Info has it.
 	Instance string
-	// Here says that it is the instance that was asked. Answered is false if it has not
+	// Here says that this is the asked instance itself. Answered is false if it has not
 	// answered in time; then the fields behind Verdict are empty.
 	Here, Answered bool
-	// Took is the time until the answer, or that for which it was awaited.
+	// Took is the time until the answer, or the time waited for none.
 	Took time.Duration
-	// Verdict is one sentence about the result of a read of the key, or about an instance that has
-	// not answered.
+	// Verdict is one sentence about the result of a read of the key, or about an instance without
+	// an answer.
 	Verdict string
 	// L1 and L2 are the states of the key there: "absent", "fresh", "stale", "negative",
 	// "suspect", "unknown", or "none" without the tier. L1Fresh and L2Fresh say for how long

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// shown are the settings, in their order on the page: options, and Off of Cache.Tune. Options
-// that are missing here are functions that say nothing, or parts of Info.
+// shown are the settings, in their order on the page: options, and Off of Cache.Tune. The
+// options missing here are functions that say nothing, or parts of Info.
 const shown = `
 	Off TTL IdleTTL Jitter RefreshAt RefreshSpread RefreshEvery Stale.WhileRevalidate Stale.OnError NotFoundTTL ErrorTTL
 	Memory.MaxEntries Memory.MaxWeight Memory.Policy Memory.EvictShare Memory.TTL Memory.Off Memory.Weigh Memory.Clone
@@ -20,8 +20,8 @@ const shown = `
 	Remote.Tier Remote.Bus Remote.Codec Remote.Strict Remote.Timeout Remote.BreakAfter Remote.BreakFor
 `
 
-// Settings returns the settings of a cache. given and now are pointers to its options: those of
-// the program, and those that its defaults have made of them. tuned has the values in force of
+// Settings returns the settings of a cache. given and now are pointers to its options: given as
+// the program set them, now with the defaults filled in. tuned has the values in force of
 // options that Tune changes; codec is the name of the codec.
 func Settings(given, now any, tuned map[string]any, codec string) []Setting {
 	before, after := reflect.ValueOf(given).Elem(), reflect.ValueOf(now).Elem()

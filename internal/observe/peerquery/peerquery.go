@@ -4,8 +4,8 @@
 //	Asked     key: <number of the question> <name of the key>
 //	Answered  key: <instance that has asked> <number of the question> <JSON of a panel.Explanation>
 //
-// Numbers are hexadecimal. A message that is lost costs an answer, and nothing else. An instance
-// that closes takes its leave in an answer to no instance, as programs.go says.
+// Numbers are hexadecimal. A lost message costs an answer, and nothing else. An instance that
+// closes takes its leave in an answer to no instance, as programs.go says.
 package peerquery
 
 import (
@@ -60,12 +60,12 @@ type Asker struct {
 	Program string
 	// Stranger is called once for each other program that has an instance. It does not wait.
 	Stranger func(program string)
-	// Usable reports whether a name may be that of a key.
+	// Usable reports whether a name may be the name of a key.
 	Usable func(name string) bool
 	// Go runs a function on a goroutine that the end of the cache waits for.
 	Go func(func())
 
-	answering atomic.Int64 // questions that are being answered
+	answering atomic.Int64 // questions being answered now
 
 	mu    sync.Mutex // guards below
 	open  map[uint64]chan<- answer
@@ -81,11 +81,11 @@ type answer struct {
 	panel.Explanation
 }
 
-// known is an instance that was heard of.
+// known is an instance heard on the bus.
 type known struct {
 	name string // empty if it has never answered
 	at   time.Time
-	left bool // it has closed; what comes from it later was sent before
+	left bool // it has closed; messages from it that come later were sent before
 }
 
 // Seen notes that an instance was heard of.
@@ -104,7 +104,7 @@ func (a *Asker) seen(from uint64, name string) {
 	a.known[from] = known{cmp.Or(name, old.name), time.Now(), old.left}
 }
 
-// others are the instances that were heard of lately and have not closed.
+// others are the open instances heard on the bus lately.
 func (a *Asker) others() map[uint64]known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +147,7 @@ func (a *Asker) Receive(m *remote.Message) {
 	})
 }
 
-// answer tells the state of the key with that name to the instance that has asked.
+// answer tells the state of the key with that name to the instance that asked.
 func (a *Asker) answer(to, name string) {
 	ctx, cancel := context.WithTimeout(a.Open, answerWithin)
 	defer cancel()
@@ -205,7 +205,7 @@ func clean(e *panel.Explanation) {
 }
 
 // Ask returns the state of the key with that name on all instances: this one first, then
-// those that have answered, then those that have not. It waits for a second at most.
+// the others with an answer, then the others without one. It waits for a second at most.
 func (a *Asker) Ask(ctx context.Context, name string) ([]panel.Explanation, error) {
 	answers, number := make(chan answer, maxInstances), rand.Uint64()
 	a.await(number, answers)
@@ -219,8 +219,8 @@ func (a *Asker) Ask(ctx context.Context, name string) ([]panel.Explanation, erro
 	return append([]panel.Explanation{here}, a.collect(ctx, begun, answers)...), nil
 }
 
-// unanswered is about an instance whose answer was awaited for some time. Instances take turns with
-// heartbeats, so one of many may live and be heard of seldom.
+// unanswered is the Explanation for an instance that did not answer for the time took. Instances
+// take turns with heartbeats, so one of many may live and be heard seldom.
 func unanswered(k known, took time.Duration) panel.Explanation {
 	return panel.Explanation{Instance: k.name, Took: took, Verdict: fmt.Sprintf(
 		"No answer came within %v. The instance was last heard of %v ago: it is busy, has ended, or the bus does not reach it.",
@@ -241,7 +241,7 @@ func (a *Asker) await(number uint64, answers chan<- answer) {
 	a.open[number] = answers
 }
 
-// collect waits for the answers to a question that was asked at begun.
+// collect waits for the answers to a question asked at begun.
 func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan answer) (all []panel.Explanation) {
 	missing, had := a.others(), map[uint64]bool{}
 	a.mu.Lock()

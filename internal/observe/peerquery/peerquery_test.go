@@ -228,8 +228,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// programmed gives each instance of a team a program, and returns what each has
-// been told of strangers and how many announcements were published.
+// programmed gives each instance of a team a program. It returns the strangers
+// of which each was told, and the number of announcements published.
 func (g *team) programmed(names ...string) (told [][]string, published *atomic.Int64) {
 	told, published = make([][]string, len(names)), new(atomic.Int64)
 	for i, a := range g.all {

@@ -24,7 +24,7 @@ const (
 	announceEvery = 10 * time.Minute
 	// replyWithin is the longest time until an announcement that another program has caused.
 	replyWithin = 5 * time.Second
-	// maxPrograms is the most other programs that are remembered.
+	// maxPrograms is the highest number of other programs remembered.
 	maxPrograms = 16
 )
 
@@ -39,7 +39,8 @@ type programs struct {
 // announcement is the part of an answer that names a program.
 type announcement struct{ Main string }
 
-// Announce tells other instances of this program, unless that is not known, or was done lately.
+// Announce tells other instances of this program, unless the program is unknown, or was announced
+// lately.
 func (a *Asker) Announce() {
 	a.mu.Lock()
 	lately := !a.announced.IsZero() && time.Since(a.announced) < announceEvery
@@ -63,8 +64,8 @@ const (
 // question waits for its answer.
 const Leave = "0 " + leaves + " {}"
 
-// receiveLeave notes that an instance has closed. Its number is remembered for as long as that of
-// another one, because its last drops may come later than its leave.
+// receiveLeave notes that an instance has closed. Its number is remembered for as long as the
+// number of an open one, because its last drops may come later than its leave.
 func (a *Asker) receiveLeave(from uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +119,7 @@ func (a *Asker) receiveProgram(why, text string) {
 	}
 }
 
-// reply announces this program to another one that has announced itself.
+// reply announces this program to another one, after the other has announced itself.
 func (a *Asker) reply() {
 	wait := time.NewTimer(rand.N(replyWithin))
 	defer wait.Stop()

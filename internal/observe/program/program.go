@@ -22,8 +22,8 @@ var Version = sync.OnceValue(func() string { // read-only
 	return "unknown"
 })
 
-// Main is the path of the main module of this program. It is empty if that is not known, and
-// for a test: then nothing follows from it.
+// Main is the path of the main module of this program. It is empty if the module is unknown,
+// and for a test: then nothing follows from it.
 func Main() string {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -7,8 +7,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Owner says for which cache commands are sent. Those that the program sends itself have none.
-// The zero Owner owns the upkeep: commands that a client, a Tier or a Bus asks for itself.
+// Owner says for which cache commands are sent. Commands that the program sends itself have
+// none. The zero Owner owns the upkeep: commands that a client, a Tier or a Bus asks for
+// itself.
 type Owner struct{ Service, Cache string }
 
 // OwnerOf returns the Owner of the commands for a space, as [remote.SpaceName] makes its name.
@@ -30,7 +31,7 @@ func (o *Owner) Own(ctx context.Context) context.Context {
 // Upkeep returns ctx for commands of upkeep.
 func Upkeep(ctx context.Context) context.Context { return (&Owner{}).Own(ctx) }
 
-// Sends notes in c that it is sent for o, unless that is nil.
+// Sends notes in c that it is sent for o, unless o is nil.
 func (o *Owner) Sends(c *remote.Command) {
 	if o != nil {
 		c.Service, c.Cache, c.Upkeep = o.Service, o.Cache, *o == Owner{}
