@@ -97,8 +97,8 @@ func (n *node) stats(ctx context.Context, section string) (map[string]string, er
 // its value unless it has that number.
 const changedProbe = "ms " + probeKey + "c 1 T5 E7\r\nx\r\nmg " + probeKey + "c v C7\r\n"
 
-// Abilities returns those that all servers have. It opens a connection to each, if
-// there was none, and may store an item that lives for seconds.
+// Abilities returns the abilities that all servers have. It opens a connection to
+// each server without one, and may store an item that lives for seconds.
 func (c *Client) Abilities(ctx context.Context) (Abilities, error) {
 	each, err := ofServers(c, func(n *node) (Abilities, error) {
 		able, err := n.ready(ctx)

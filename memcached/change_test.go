@@ -44,8 +44,8 @@ func TestItemsOfABatchCanBeComparedAndSwapped(t *testing.T) {
 	})
 }
 
-// TestCountersBeginWhereTheyAreTold: once, with their life; afterwards they are counted and
-// keep it.
+// TestCountersBeginWhereTheyAreTold: a counter begins once, with its life. Afterwards calls
+// count on and keep its life.
 func TestCountersBeginWhereTheyAreTold(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 		ctx := t.Context()
@@ -181,7 +181,7 @@ func TestOnlyWholeValuesAreJoinedAndCounted(t *testing.T) {
 	})
 }
 
-// TestManyItemsAreDeletedTogether: and no other; missing ones are no error.
+// TestManyItemsAreDeletedTogether: no other item is deleted; a missing item is not an error.
 func TestManyItemsAreDeletedTogether(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		ctx := t.Context()
@@ -246,8 +246,8 @@ func TestKeysThatAreNotDeletedAreNamed(t *testing.T) {
 	}
 }
 
-// TestErrorsOfADeleteNameAllKeysThatMayBeThere: a quiet command that fails does not say which
-// it is.
+// TestErrorsOfADeleteNameAllKeysThatMayBeThere: the reply to a failed quiet command does not
+// name its key.
 func TestErrorsOfADeleteNameAllKeysThatMayBeThere(t *testing.T) {
 	for _, name := range []string{"1.6.18", "old"} {
 		fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = generations[name] }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
@@ -276,7 +276,7 @@ func TestErrorsOfADeleteNameAllKeysThatMayBeThere(t *testing.T) {
 	}
 }
 
-// TestChangesWithBadKeysSendNothing: neither of the batch nor of a single call.
+// TestChangesWithBadKeysSendNothing: neither a batch nor a single call does.
 func TestChangesWithBadKeysSendNothing(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		for _, key := range []string{"", "a b", "a\r\nflush_all", "a\x00", strings.Repeat("k", 251)} {
@@ -297,7 +297,7 @@ func TestChangesWithBadKeysSendNothing(t *testing.T) {
 	})
 }
 
-// TestChangesEndWithTheirContext: on a server that hangs.
+// TestChangesEndWithTheirContext: also on a hanging server.
 func TestChangesEndWithTheirContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		mustSet(t, c, "k", "1")

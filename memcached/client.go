@@ -39,8 +39,8 @@
 // # Keys
 //
 // A key has 1 to 250 bytes, none of them a space or a control character. Any other
-// is [ErrBadKey], and nothing is sent, also of a batch. [Options.Keys] lets other
-// keys be carried.
+// key is [ErrBadKey]: then nothing is sent, no other key of a batch either.
+// [Options.Keys] lets a client carry such keys.
 //
 // # Lives
 //
@@ -189,8 +189,8 @@ func (c *Client) node(key string) (*node, error) {
 	return n, err
 }
 
-// inService returns a server, and an error if it is left alone. If a trial of it is due,
-// that begins.
+// inService returns a server, and an error if it is left alone. If a trial of the server
+// is due, inService begins it.
 func (c *Client) inService(l *list, server int) (*node, error) {
 	n := l.All[server]
 	if !out(l)(server) {
@@ -200,7 +200,7 @@ func (c *Client) inService(l *list, server int) (*node, error) {
 		c.trials.Run(n, func(func()) { _ = n.ping(c.ctx) })
 	}
 	last := n.record.Last()
-	if last == nil { // it has just come back
+	if last == nil { // the server came back just now
 		return n, nil
 	}
 	// The error belongs to another call, so its chain says nothing about this one.
@@ -314,7 +314,8 @@ type PoolStats struct {
 	Stale, Broken uint64
 	// Retried counts calls sent again on another connection.
 	Retried uint64
-	// Open connections, those of them that are Idle, and calls Waiting.
+	// Open is the number of connections now, Idle the number of unused ones among them, Waiting the
+	// number of calls that wait for one.
 	Open, Idle, Waiting int
 }
 

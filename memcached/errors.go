@@ -148,7 +148,7 @@ func (e *PartialError) orNil() error {
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
 
 // writeError is the error of a write of n bytes out of total. single says that they
-// are one command, which a server carries out only if it has all of it.
+// are one command, which a server carries out only when it is complete.
 func writeError(err error, n, total int64, single bool) error {
 	if err == nil {
 		return nil
@@ -188,7 +188,8 @@ func cause(err error) error {
 }
 
 // dead reports whether err says that a server does not answer. An error of the server
-// or of the protocol does not, nor do the end of the client or a cancelled call.
+// or of the protocol does not say so, nor does the end of the client or of a
+// cancelled call.
 func dead(err error) bool {
 	var ce *ConnError
 	if !errors.As(err, &ce) {
@@ -202,13 +203,14 @@ func dead(err error) bool {
 	return true
 }
 
-// lost reports whether err says that the peer has gone without a farewell.
+// lost reports whether err is a ConnError because the connection broke: not for a deadline, a
+// broken protocol or a Close by this client.
 func lost(err error) bool {
 	var ce *ConnError
 	return errors.As(err, &ce) && gone(ce.Err)
 }
 
-// gone is lost for the reason itself.
+// gone is lost for the reason inside a ConnError.
 func gone(err error) bool {
 	var broken *meta.ProtocolError
 	return !errors.As(err, &broken) && pool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)

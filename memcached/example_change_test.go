@@ -26,8 +26,8 @@ func ExampleClient_IncrementFrom() {
 	// 3 <nil>
 }
 
-// Items of a batch have the numbers that CompareAndSwap needs: those that nothing has changed
-// meanwhile are written.
+// Items of a batch have the numbers that CompareAndSwap needs: it writes the items unchanged
+// since the read.
 func ExampleClient_GetMany_compareAndSwap() {
 	c := connect()
 	defer c.Close()
@@ -52,7 +52,7 @@ func ExampleClient_GetMany_compareAndSwap() {
 	// b true
 }
 
-// Items are removed in one round trip to each server. Missing ones are no error.
+// Items are removed in one round trip to each server. A missing item is not an error.
 func ExampleClient_DeleteMany() {
 	c := connect()
 	defer c.Close()

@@ -104,7 +104,7 @@ func wrong(ss *fakememcached.Session, c *meta.Command) {
 	}
 }
 
-// TestReplyToAnotherCommandReachesNoCall: its connection is closed.
+// TestReplyToAnotherCommandReachesNoCall: the client closes the connection of such a reply.
 func TestReplyToAnotherCommandReachesNoCall(t *testing.T) {
 	for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
 		hostile(t, g, wrong)
@@ -302,7 +302,7 @@ func TestReaderThatFailsStoresNothing(t *testing.T) {
 					return c.SetFrom(t.Context(), memcached.Item{Key: "k"}, r, size)
 				}()
 				if size == 10 && !strings.Contains(name, "at once") {
-					continue // it has ten bytes
+					continue // it fails only after ten bytes, and no more are read
 				}
 				if v, got := get(t.Context(), c, "k"); !errors.Is(err, boom) || v != "own" || got != nil {
 					t.Errorf("%s, size %d: %v; %q, %v", name, size, err, v, got)
@@ -372,8 +372,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestRefusedItemsOfABatchAreNamed: those that the server names, or else all that it
-// may have meant.
+// TestRefusedItemsOfABatchAreNamed: the error has the items that the server names,
+// or else all that the server may have meant.
 func TestRefusedItemsOfABatchAreNamed(t *testing.T) {
 	for name, want := range map[string]string{"1.6.18": "a b large", "old": "b large"} {
 		change := func(s *fakememcached.Server, _ *memcached.Options) { s.Limit, s.Generation = 1000, generations[name] }

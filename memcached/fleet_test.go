@@ -176,7 +176,7 @@ func TestItemsAreOnTheServersOfTheirPlacement(t *testing.T) {
 	}
 }
 
-// everyKey is one key of each server.
+// everyKey returns one key of each server.
 func (q *squad) everyKey() (keys []string) {
 	for server := range q.members {
 		keys = append(keys, q.keys(server, 1)...)
@@ -313,7 +313,8 @@ func TestDeadServersMissReadsOnly(t *testing.T) {
 	}
 }
 
-// TestMissOfADeadServerIsNotForACallThatRanOut: its caller has to know.
+// TestMissOfADeadServerIsNotForACallThatRanOut: the caller gets the error of its deadline, not a
+// miss.
 func TestMissOfADeadServerIsNotForACallThatRanOut(t *testing.T) {
 	three(t, treating(memcached.DeadMisses), func(t *testing.T, q *squad, c *memcached.Client) {
 		key := q.keys(1, 1)[0]

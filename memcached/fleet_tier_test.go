@@ -76,7 +76,7 @@ func keeps(t *testing.T, tier remote.Tier, key string) bool {
 	return true
 }
 
-// TestProbeAsksAllServers: one that cannot hold entries, or is gone, is named.
+// TestProbeAsksAllServers: the error names a server that cannot hold entries or does not answer.
 func TestProbeAsksAllServers(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
 		tier := memcached.NewTier(c)

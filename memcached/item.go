@@ -89,9 +89,9 @@ func (c *Client) Replace(ctx context.Context, item Item) error {
 	return c.store(ctx, meta.OpReplace, item)
 }
 
-// CompareAndSwap stores an item if that under its key still has the number
-// item.CAS: if it has changed the error is [ErrConflict], if it is missing
-// [ErrMiss].
+// CompareAndSwap stores an item if the present item of its key still has the
+// number item.CAS. If the present item has changed the error is
+// [ErrConflict], if it is missing [ErrMiss].
 func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
 	return c.store(ctx, meta.OpCAS, item)
 }
@@ -134,7 +134,7 @@ func (c *Client) store(ctx context.Context, o meta.Op, item Item) error {
 	return err
 }
 
-// storing returns the request that stores an item, but for its key.
+// storing returns the request that stores an item, still without the key.
 func (o *Options) storing(how meta.Op, item *Item) (request, error) {
 	if len(item.Value) > o.MaxValue {
 		return request{}, tooLarge(int64(len(item.Value)))

@@ -100,7 +100,7 @@ func (h hasty) Deadline() (time.Time, bool) {
 	return h.until, true
 }
 
-// mute is a connection that fails as one that the peer has closed.
+// mute is a connection that fails like one closed by the peer.
 type mute struct{ net.Conn }
 
 func (m mute) Read(p []byte) (int, error) {

@@ -10,11 +10,12 @@ import (
 )
 
 // Calls for many keys send rounds over a connection of their own: get with many keys;
-// quiet meta commands, which answer only if something is to be said, and mn behind
-// them; or commands with a reply each. Invariant: all keys and values are checked
-// before a byte is sent; an item is reported as stored only if the server has said so,
-// or has said nothing about a quiet command before it answered mn; batches of several
-// servers share only the slice of requests, and each place belongs to one batch.
+// quiet meta commands, which the server answers only to report an item or a failure,
+// and mn behind them; or commands with a reply each. Invariant: all keys and values
+// are checked before a byte is sent; an item is reported as stored only if the server
+// has said so, or has said nothing about a quiet command before it answered mn;
+// batches of several servers share only the slice of requests, and each place belongs
+// to one batch.
 
 const (
 	// mostKeys is how many bytes of keys one get has.
@@ -40,7 +41,7 @@ type batch struct {
 	meta bool
 	// cas says that items are read with their numbers.
 	cas bool
-	// block is memory for small values, of which about left are to come.
+	// block is memory for small values. About left more are to come.
 	block []byte
 	left  int
 	// failed has the error of each key that failed.
@@ -109,8 +110,8 @@ func merge(all []*batch) error {
 }
 
 // GetMany reads the items of keys in few round trips. Missing keys are not in the
-// map, and small values share blocks of 4 KiB. Servers are asked at once. If one fails, the error
-// is a [*PartialError] with its unread keys, and the map has the others.
+// map, and small values share blocks of 4 KiB. All servers are asked at the same time. If one
+// fails, the error is a [*PartialError] with its unread keys, and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
 	all, err := c.batches(keys)
 	if err != nil {
@@ -192,7 +193,7 @@ func (b *batch) nextGet(places []int) (round, rest []int) {
 	return places, nil
 }
 
-// command is that by which items are read.
+// command is the operation that reads items: with their numbers only if the caller wants them.
 func (b *batch) command() meta.Op {
 	if b.cas {
 		return meta.OpGets
@@ -266,7 +267,7 @@ func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
 }
 
 // untilNoOp sends the commands in the buffer and mn, and hands over the replies that
-// come before that to it.
+// come before the reply to mn.
 func (b *batch) untilNoOp(cn *conn, hear func(meta.Reply) error) error {
 	cn.W = append(cn.W, meta.NoOp...)
 	if err := cn.flush(false); err != nil {
@@ -309,7 +310,7 @@ func (b *batch) room(size int64) []byte {
 	return b.block[at : at : at+n]
 }
 
-// accept reads the value of the key at place i, of which all else has come.
+// accept reads the value of the key at place i into it, which has the rest of the item.
 func (b *batch) accept(cn *conn, size int64, i int, it Item, items map[string]Item) error {
 	data, err := cn.value(b.room(size), size)
 	if err != nil {
@@ -325,9 +326,9 @@ func (b *batch) accept(cn *conn, size int64, i int, it Item, items map[string]It
 }
 
 // SetMany stores items, as Set does, in few round trips. If a key or a value cannot be
-// sent, nothing is. Servers are sent their items at once. If items fail, the error is a
-// [*PartialError] with their keys; if a server does not say which of several items it
-// has refused, it has all of them.
+// sent, SetMany sends nothing. All servers get their items at the same time. If items
+// fail, the error is a [*PartialError] with their keys. If a server does not name the
+// refused one among several items, the error has the keys of all of these.
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	keys := make([]string, len(items))
 	for i := range items {
@@ -372,7 +373,7 @@ func changeAll(all []*batch, f func(*batch)) error {
 }
 
 // change carries out a request for each key at b.at, in rounds. of returns the request of a
-// place, but for its key.
+// place, still without the key.
 func (b *batch) change(ctx context.Context, of func(i int) request) {
 	rest := b.at
 	err := b.begin(ctx)

@@ -89,7 +89,7 @@ func (n *node) Name() string { return n.addr }
 // Stats returns the counters of the pool.
 func (n *node) Stats() pool.Stats { return n.pool.Stats() }
 
-// Renew closes all connections, those in use when they come back.
+// Renew closes all connections: idle ones at once, used ones when they come back.
 func (n *node) Renew() {
 	n.lines.Renew()
 	n.pool.Renew(time.Now())
@@ -237,7 +237,7 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 }
 
 // Answer implements mux.Answerer. The reader of the connection only copies a
-// value that needs new memory: to reserve that memory is left to the caller.
+// value that needs new memory: the caller reserves that memory.
 func (c *call) Answer(reply []byte) bool {
 	r, _ := meta.Parse(reply)
 	if !c.Fits(&r) {
@@ -339,7 +339,7 @@ func (n *node) attempt(ctx context.Context, repeat func(error) bool, f func(*con
 	return err
 }
 
-// ping asks the server for a sign of life.
+// ping asks the server for an answer.
 func (n *node) ping(ctx context.Context) error {
 	able, err := n.ready(ctx)
 	if err != nil {

@@ -28,9 +28,9 @@ type Protocol uint8
 const (
 	// Auto is Meta with servers that have it, and Classic with others.
 	Auto Protocol = iota
-	// Meta has meta commands, as servers from 1.6.10 on.
+	// Meta uses meta commands, which servers from 1.6.10 on have.
 	Meta
-	// Classic has none.
+	// Classic uses no meta commands.
 	Classic
 )
 
@@ -75,9 +75,10 @@ const (
 	// others fail.
 	DeadMisses
 	// DeadMoves gives the keys of an ejected server to the others, until it answers
-	// again. Then it has the items that it had, although they may have been changed
-	// or deleted elsewhere meanwhile; and clients do not agree on when it went and
-	// came. So it is for values that may be old until their TTL ends.
+	// again. Then it still has its old items, although clients may have changed or
+	// deleted them on the other servers meanwhile; and clients do not agree on when
+	// it went and came. So DeadMoves is for values that may be old until their TTL
+	// ends.
 	DeadMoves
 )
 
@@ -91,8 +92,8 @@ type Fleet struct {
 	// Placement says which server a key belongs to. Default Ketama.
 	Placement Placement
 	// Weights are the shares of the servers, in the order of Options.Servers, in
-	// proportion to each other. Default, and instead of zero, 1. Modula and Jump
-	// know no other.
+	// proportion to each other. Default 1, also for a zero. Modula and Jump
+	// accept only 1.
 	Weights []int
 	// Dead is the treatment of calls for the keys of a server that does not answer.
 	// Default DeadFails.
@@ -110,7 +111,7 @@ type Fleet struct {
 // do not keep Options in such a field of a printed type.
 type Options struct {
 	// Servers are host:port, or the path of a unix socket, which begins with a
-	// slash. Default localhost:11211. No server is there twice.
+	// slash. Default localhost:11211. No server may occur twice.
 	Servers []string
 	// Fleet says how several servers share the keys.
 	Fleet Fleet

@@ -83,8 +83,8 @@ var failures = map[string]struct{ begin, end func(*member) }{ // read-only
 }
 
 // TestServerThatFailsCostsItsOwnKeysOnly has each of three servers fail in each way: calls
-// for the keys of the others are confirmed, and wait for nothing but once for a quarter of a
-// call's time; the cache names the server, and that alone.
+// for the keys of the others are confirmed, and wait at most once, for a quarter of a call's
+// time; the cache names the failing server, and no other.
 func TestServerThatFailsCostsItsOwnKeysOnly(t *testing.T) {
 	for name, f := range failures {
 		for server := range 3 {
@@ -113,7 +113,7 @@ func TestServerThatFailsCostsItsOwnKeysOnly(t *testing.T) {
 	}
 }
 
-// work makes calls while a server is at fault, which is named after the first of them.
+// work makes calls while a server is at fault. The log names the server after the first of them.
 func (x *outage) work(theirs, lost []string, fault string) {
 	t, waits := x.t, 0
 	t.Helper()
@@ -272,9 +272,9 @@ func (x *outage) has(when string, keys ...string) {
 	}
 }
 
-// TestInstancesThatEjectAtDifferentMomentsAgree: one instance calls for the keys of a server
-// that fails all the time, the other one now and then. Neither reads a value from before a
-// drop confirmed to the other or to itself.
+// TestInstancesThatEjectAtDifferentMomentsAgree: one instance calls for the keys of a
+// failing server all the time, the other one now and then. Neither reads a value from before
+// a drop confirmed to the other or to itself.
 func TestInstancesThatEjectAtDifferentMomentsAgree(t *testing.T) {
 	for name, f := range failures {
 		t.Run(name, func(t *testing.T) {

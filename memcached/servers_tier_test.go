@@ -162,7 +162,7 @@ func TestInstancesAgreeOnceAllHaveTheList(t *testing.T) {
 	}
 }
 
-// disagree has two instances of which one changes its list after the other.
+// disagree has two instances, which change their lists one after the other.
 func (n *numbers) disagree(lists [3][]int, dropper int, drop func(context.Context, *strata.Cache[string, int64], []string) error) {
 	n.t.Helper()
 	all := []*strata.Cache[string, int64]{n.join(lists[0], nil), n.join(lists[0], nil)}
@@ -187,8 +187,8 @@ func (n *numbers) disagree(lists [3][]int, dropper int, drop func(context.Contex
 	}
 }
 
-// TestServerThatDoesNotHearOfTheListIsToldLater: SetServers names it, and no value of it is
-// read before it was told. The other servers are used at once.
+// TestServerThatDoesNotHearOfTheListIsToldLater: SetServers names the server, and no value
+// is read from it before it was told. The other servers are used at once.
 func TestServerThatDoesNotHearOfTheListIsToldLater(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, _ *memcached.Client) {
 		n := numbersOver(t, q)

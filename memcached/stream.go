@@ -125,8 +125,8 @@ func (n *node) copyValue(ctx context.Context, cn *conn, q *request, total *int64
 // value is not read to the end.
 var errForeignItem = fmt.Errorf("%w: another key has the same hash", ErrMiss)
 
-// arm gives the next piece its time. An interrupt that came before, such as that
-// of the context, is not undone by it: the context is looked at afterwards.
+// arm gives the next piece its time. This might undo an interrupt that came
+// before, by the end of the context: so arm looks at the context afterwards.
 func (n *node) arm(ctx context.Context, cn *conn) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		cn.Allow(time.Now(), n.o.Timeout)
@@ -134,8 +134,8 @@ func (n *node) arm(ctx context.Context, cn *conn) error {
 	return ctx.Err()
 }
 
-// SetFrom stores the next size bytes of r as the value of item, of which Value is not
-// looked at, as Set does. If size is negative r is read to its end before anything is
+// SetFrom stores the next size bytes of r as the value of item, as Set does;
+// item.Value is ignored. If size is negative r is read to its end before anything is
 // sent: into memory up to 1 MiB, then into a temporary file, which is removed. More
 // than Options.MaxValue is [ErrTooLarge], and nothing is sent.
 //

@@ -144,7 +144,7 @@ func (s items) On(ctx context.Context, server int) (castier.Store, error) {
 }
 
 // parallel is how many operations of a call are on their way at once. They go over the
-// connection that callers share, so few round trips hold them all.
+// connection that callers share, so all of them take few round trips.
 const parallel = 64
 
 // itemServer is the castier.Store of a server. It goes to its own server, also if a key has
@@ -290,8 +290,9 @@ const ownFrom = 1 << 63
 // own returns a random CAS number, which no other item has had.
 func own() uint64 { return ownFrom | rand.Uint64() }
 
-// versionOf returns the version of an item. A number of the server's own begins again with a
-// server that restarts: it also has the number of connections opened before it was read.
+// versionOf returns the version of an item. The server's own numbers begin again when the
+// server restarts. So a version with such a number also has the number of connections opened
+// before the item was read.
 func versionOf(cas, opened uint64) castier.Version {
 	if cas >= ownFrom {
 		return castier.Version{Number: cas}
@@ -299,7 +300,8 @@ func versionOf(cas, opened uint64) castier.Version {
 	return castier.Version{Number: cas, Text: strconv.FormatUint(opened, 10)}
 }
 
-// write writes an item, and gives it the CAS number own; the server chooses that if it is zero.
+// write writes an item, and gives it the CAS number own; if own is zero, the server chooses the
+// number.
 func (n itemServer) write(ctx context.Context, w *castier.Swap, own uint64) (written bool, err error) {
 	how := meta.OpCAS
 	if w.Version == (castier.Version{}) {

@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// traces are the commands of which a Trace was told, one in a line.
+// traces are the commands that a Trace heard of, one in a line.
 type traces struct {
 	mu    sync.Mutex
 	lines []string

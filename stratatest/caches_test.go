@@ -14,8 +14,8 @@ import (
 
 var errOrigin = errors.New("origin is down")
 
-// numbers returns options whose Loader returns 1, 2, 3 …, or an error after the number
-// of a failure is set.
+// numbers returns options with a Loader that returns 1, 2, 3 …, and an error beside
+// the number while failing is set.
 func numbers(failing *bool) strata.Options[string, int] {
 	n := 0
 	return strata.Options[string, int]{

@@ -57,10 +57,10 @@ func TierChecks() iter.Seq2[string, func(*testing.T, Open)] {
 // OpenStore starts a Store for one sub-test and cleans up with t.Cleanup. sleep is as in [Open].
 type OpenStore func(t *testing.T) (store castier.Store, sleep func(time.Duration))
 
-// TestStore checks that a Store keeps the promises of [castier.Store] and of those abilities
-// that it has; sub-tests of the others are skipped. It finds stores that report a swap which
-// they have not done, or hide one that they have; that use a version again; that lose the other
-// swaps of a batch with one; and clocks that jump. Each sub-test runs in parallel with the others.
+// TestStore checks that a Store keeps the promises of [castier.Store] and of the abilities that it
+// has; sub-tests of other abilities are skipped. It finds stores that report a lost swap as done,
+// or a done swap as lost; that use a version again; that lose the other swaps of a batch with one;
+// and clocks that jump. Each sub-test runs in parallel with the others.
 //
 // A Tier over a Store that passes should pass [TestTier]. Keys have random names, so that stores
 // may share a server.

@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// lock locks the store and returns the time of that.
+// lock locks the store and returns the time at which it did.
 func (t *Tier) lock() (at entryrules.Clock, unlock func()) {
 	t.store.mu.Lock()
 	return entryrules.Clock{Now: time.Now().UnixNano(), Second: int64(time.Second)}, t.store.mu.Unlock

@@ -30,8 +30,8 @@ func eachOfMany(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) ac
 	}
 }
 
-// noneAwaited lets nobody be told of the end of a lease by which AcquireMany
-// made them wait.
+// noneAwaited forgets that instances wait for a lease after an AcquireMany:
+// none is told of its end.
 func noneAwaited() acquireMany {
 	return eachOfMany(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
 		with(t, key, func(r *record) { r.own().Awaited = false })

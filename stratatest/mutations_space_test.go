@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// own runs f on the view's name space, with the store locked.
+// own runs f on the view's namespace, with the store locked.
 func own(t *Tier, f func(n *namespace)) {
 	_, unlock := t.lock()
 	defer unlock()

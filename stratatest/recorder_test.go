@@ -20,7 +20,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// recorded runs f with a recorder and returns that.
+// recorded runs f with a recorder and returns the recorder.
 func recorded(t testing.TB, f func(t testing.TB)) *recorder {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	defer cancel()

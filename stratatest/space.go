@@ -23,7 +23,7 @@ type namespace struct {
 
 // tagTable has the clocks of the last drops of tags.
 type tagTable struct {
-	floor            uint64 // the clock at which the table was made: earlier drops are not known
+	floor            uint64 // the clock at which the table was made: earlier drops are unknown
 	dropped, expired map[string]uint64
 }
 

@@ -111,7 +111,7 @@ func TestStoreChecksSkipAbilities(t *testing.T) {
 	}
 }
 
-// rows is a Store in memory, which is broken in one way.
+// rows is a Store in memory, broken in one way, or not at all if bug is empty.
 type rows struct {
 	bug    string
 	mu     sync.Mutex // guards below

@@ -3,7 +3,7 @@
 //
 // Rooms:
 //
-//   - callback: runs functions of the program that a cache only tells of something: its
+//   - callback: runs the functions of the program that a cache only reports to: its
 //     hooks, the handler of its log, its tracer
 //   - tracing: runs commands of clients within a Trace, and says for which cache they
 //     are

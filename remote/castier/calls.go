@@ -167,8 +167,8 @@ func (t *Tier) touch(ctx context.Context, server int, touches []Touch) ([]bool, 
 	return touchBySwaps(ctx, s, touches)
 }
 
-// touchBySwaps writes the items once more. One that another client changes meanwhile counts as
-// one that does not exist.
+// touchBySwaps writes the items once more. An item changed by another client meanwhile counts
+// as missing.
 func touchBySwaps(ctx context.Context, s Store, touches []Touch) ([]bool, keyErrors, error) {
 	keys := make([]string, len(touches))
 	for i := range touches {
@@ -295,7 +295,7 @@ const (
 	maxStep = 2 * time.Second
 )
 
-// askTime returns the time of a Store, which is between t and t+step.
+// askTime asks a Store for its time: it is between t and t+step.
 func askTime(ctx context.Context, s Store) (t time.Time, step time.Duration, err error) {
 	c, ok := s.(Clock)
 	if !ok {

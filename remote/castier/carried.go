@@ -45,13 +45,13 @@ func decodeEarlier(item []byte) earlier {
 func counted(is Item) string {
 	n, ok := number(is)
 	if !ok {
-		return "" // there is none, or earlier versions cannot use it
+		return "" // no counter exists, or earlier versions cannot use it
 	}
 	return strconv.FormatUint(n%ownStep, 16)
 }
 
-// behind returns the additions that carry the counts which a server does not have, and
-// the counts that it has then.
+// behind returns the additions that carry the missing counts to a server, and the
+// counts that the server has afterwards.
 func (e earlier) behind(n *namespace, has earlier) (adds []Add, then earlier) {
 	then = has
 	if e.drops != "" && e.drops != has.drops {
@@ -127,13 +127,13 @@ func (t *Tier) carry(ctx context.Context, r *request, had Item) error {
 			r.expiries = sums[i]
 		}
 	}
-	// If this is not done, more is dropped than has to be.
+	// If this write fails, the counts are carried again, which drops more than necessary.
 	_, _, err = t.swap(ctx, r.server, []Swap{{Key: n.prefix + string(byte(carriedItem)), Value: encodeEarlier(then), Version: had.Version}})
 	return err
 }
 
-// knownEarlier returns the counts of earlier versions at the last question for them, and
-// the time of that.
+// knownEarlier returns the last answer with the counts of earlier versions, and the time
+// of its question.
 func (n *namespace) knownEarlier() (e earlier, asked time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

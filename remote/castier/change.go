@@ -30,7 +30,7 @@ type change struct {
 
 	// of is the index of the operation in its call.
 	of int
-	// large is the large value to be stored, if there is one.
+	// large is the large value to store, if there is one.
 	large *large
 	// ahead comes before the state is written. unused are the items not needed after it, and
 	// lost is an item that the server does not have.
@@ -43,7 +43,7 @@ type change struct {
 	place
 	server int
 	state  string // the namespace state from before the operation
-	late   int64  // the latest time that it could be when the item was decided on
+	late   int64  // the latest possible time at the decision on the item
 	answer entryrules.Answer
 	done   bool
 	err    error
@@ -214,7 +214,7 @@ func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swa
 		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Second: second})
 	}
 	if _, drops := op.(entryrules.Drop); drops && s.Hold.Until > max(at.early, next.Hold.Until) {
-		next.Hold = s.Hold // at the latest time it seems over, or shorter
+		next.Hold = s.Hold // judged by the latest time, it would seem over, or shorter
 		next.Until = max(next.Until, s.Hold.Until)
 	}
 	if next.Hold != s.Hold && next.Hold.Length > 0 {
@@ -231,14 +231,15 @@ func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swa
 		c.done = true
 		return Swap{}, false
 	case next.Empty():
-		// It is written, so that it needs the version, and the server forgets it soon.
+		// An empty state is written like any other, not left out: so the write needs the version read.
+		// The server forgets it soon.
 		return Swap{Key: c.item, Value: item, Version: read.Version, Life: time.Second}, true
 	}
 	return Swap{Key: c.item, Value: item, Version: read.Version, Life: life(next.Until, at)}, true
 }
 
-// stored reports whether a state has the value of op, which a store has written and said that
-// it has not: each value has the random number of its right.
+// stored reports whether a state has the value of op already. Then the store has written it,
+// although it reported the opposite: each value has the random number of its right.
 func stored(s entryrules.State, op entryrules.Operation) bool {
 	switch op := op.(type) {
 	case entryrules.Put:
@@ -276,8 +277,8 @@ func (t *Tier) entry(key string) (item, name string) {
 	return item, name
 }
 
-// held returns a value as it is read under a namespace state, at the latest time that
-// it can be.
+// held returns a value as it is read under a namespace state. at is the latest time
+// that it can be now.
 func held(v entryrules.Value, state string, at int64) remote.Held {
 	r := v.Read(state, at)
 	if r.ID == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// garbage are values that no counter has.
+// garbage are values that a counter never has.
 var garbage = []string{"", "x", "12x", "-1", "1.5", strings.Repeat("9", 30), strings.Repeat("g", 1000), "\x00\xff"} // read-only
 
 // TestCounterThatIsDamagedIsReplaced damages each counter. The values of its scope are absent

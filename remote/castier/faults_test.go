@@ -17,8 +17,8 @@ import (
 
 var errFault = errors.New("fault")
 
-// shaky is a table that fails for single keys, and hides swaps that it has done. Nil hooks change
-// nothing.
+// shaky is a table that fails for single keys, and reports some swaps as lost although it has
+// done them. Nil hooks change nothing.
 type shaky struct {
 	*table
 	before func(key string) error // nothing is done then
@@ -107,7 +107,7 @@ func TestSwapThatIsHiddenCounts(t *testing.T) {
 	})
 }
 
-// TestOneFailureOfABatchIsThatOfItsKey has calls for ten keys, of which one fails.
+// TestOneFailureOfABatchIsThatOfItsKey makes calls for ten keys. One of the keys fails.
 func TestOneFailureOfABatchIsThatOfItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaky()
@@ -172,8 +172,8 @@ func TestOneFailureOfABatchIsThatOfItsKey(t *testing.T) {
 	})
 }
 
-// TestManyKeysAreOneCall counts the calls of a Put of a hundred values, of which another instance
-// changes some meanwhile: only those are read and written again.
+// TestManyKeysAreOneCall counts the calls of a Put of a hundred values. Another instance changes
+// some of them meanwhile: only these are read and written again.
 func TestManyKeysAreOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaky()

@@ -118,7 +118,7 @@ func TestDropOfEverythingIsCarriedOnAtTheServerThatMissedIt(t *testing.T) {
 	}
 }
 
-// TestEachKeyOfACallHasItsError calls for keys of three servers, one of which is dead.
+// TestEachKeyOfACallHasItsError calls for keys of three servers. One of them is dead.
 func TestEachKeyOfACallHasItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 3)
@@ -158,7 +158,7 @@ func TestEachKeyOfACallHasItsError(t *testing.T) {
 	})
 }
 
-// hanging is a store of which one server hangs.
+// hanging is a store with one hanging server.
 type hanging struct {
 	server atomic.Int64
 	delay  time.Duration // 0: until the context ends
@@ -226,8 +226,8 @@ func hangs(t *testing.T, server int, delay time.Duration) {
 	}
 }
 
-// callEach makes calls for keys with 100 ms each, and returns how long those took that did
-// not end at once.
+// callEach makes calls for keys with 100 ms each, and returns the durations of the calls
+// that did not end at once.
 func callEach(t *testing.T, tier *castier.Tier, keys []string) (waits []time.Duration) {
 	t.Helper()
 	for _, key := range keys {
@@ -286,8 +286,8 @@ func TestValueWithANewTagIsThereForAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestTagThatWasLostDuringALoadIsDropped: the item that a store makes says that the tag was
-// dropped at the latest of all drops.
+// TestTagThatWasLostDuringALoadIsDropped: the item that a store makes for the tag says that
+// it was dropped together with the latest drop of any tag.
 func TestTagThatWasLostDuringALoadIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)

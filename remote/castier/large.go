@@ -18,8 +18,8 @@ import (
 // a reader with the value does not receive it again. The item is written before the state that
 // refers to it, and never changes: a reader finds the bytes of the state that it has read, or
 // nothing. After the last state that refers to it, the item lives on for a second, for readers
-// that are between the two. A state may outlive the item, which the server may evict: the value
-// is absent then.
+// between their two round trips. A state may outlive the item, which the server may evict: the
+// value is absent then.
 //
 // Earlier versions, which have all values in the states, take a number for the bytes of a
 // bad value, and load the key again.
@@ -82,7 +82,7 @@ func referred(data []byte) (number uint64, is bool) {
 	return number, !d.bad
 }
 
-// appendEarlier appends to the number of a value's item the IDs that the value has had.
+// appendEarlier appends the earlier IDs of a value to the number of its item.
 func appendEarlier(b []byte, ids []uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(ids)))
 	for _, id := range ids {
@@ -91,7 +91,7 @@ func appendEarlier(b []byte, ids []uint64) []byte {
 	return b
 }
 
-// takeEarlier takes the IDs that v has had out of its Data.
+// takeEarlier takes the earlier IDs of v out of its Data.
 func (d *decoder) takeEarlier(v *entryrules.Value) {
 	in := decoder{rest: v.Data}
 	in.mark(referMark)
@@ -221,7 +221,7 @@ func (t *Tier) extendLarge(ctx context.Context, server int, changes []*change, t
 		switch c.err = errs.at(i); {
 		case c.err != nil:
 			c.done = true
-		case !touched[i]: // the value to be extended is lost
+		case !touched[i]: // the value to extend is lost
 			c.done, c.answer = true, entryrules.Answer{}
 		}
 	}
@@ -283,7 +283,7 @@ func refers(s entryrules.State, number uint64) bool {
 	return false
 }
 
-// wanted is a large value that a reader gets: the state of its key is read.
+// wanted is a large value on its way to a reader: the state of its key was read already.
 type wanted struct {
 	key  string
 	held *remote.Held
@@ -363,7 +363,7 @@ func (t *Tier) fill(ctx context.Context, some []*change, acquired []remote.Acqui
 	return again
 }
 
-// leaveOut leaves out the data of h if the value v that it is of is known.
+// leaveOut leaves out the data of h if the caller knows v, the value of h.
 func leaveOut(h *remote.Held, v *entryrules.Value, known remote.ID) {
 	if h.Data != nil && v.Is(uint64(known)) {
 		h.Data, h.Same = nil, true

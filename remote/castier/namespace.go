@@ -39,7 +39,8 @@ func (n *namespace) several() bool {
 	return servers > 1
 }
 
-// counts is the namespace state of a server. begun says that it was known at any time.
+// counts is the namespace state of a server. begun says that it was known before, so this server
+// has begun.
 type counts struct {
 	remembered[string]
 	begun bool
@@ -171,8 +172,8 @@ func (r *request) keys(n *namespace, more int) []string {
 	return keys
 }
 
-// readBehind reads the items of keys, which differ, behind those that r needs. From then on r is
-// done.
+// readBehind reads the items that r needs, and behind them the items of keys, all of them
+// distinct. From then on r is done.
 func (t *Tier) readBehind(ctx context.Context, r *request, keys []string) ([]Item, keyErrors, error) {
 	if r.done {
 		return t.get(ctx, r.server, keys)
@@ -270,7 +271,7 @@ func (t *Tier) tagClock(ctx context.Context) uint64 {
 }
 
 // askClock asks for the tag clock beside an operation. If the clock is behind least, it was
-// damaged: it is set to that, unless least itself cannot be.
+// damaged: askClock sets it to least, unless least itself is later than any clock can be.
 func (t *Tier) askClock(ctx context.Context, least uint64) {
 	t.names.asideTags.ask(ctx, t.servers.Beside, func(ctx context.Context) error {
 		c, err := t.countTags(ctx, 0)
@@ -381,8 +382,8 @@ func (t *Tier) of(server int, err error) error {
 // a time is under way beside them, until an answer is quick again.
 type aside struct{ silent atomic.Bool }
 
-// share is the part of an operation's time that it waits for a server that may be another
-// than its own. There are two such questions.
+// share says that an operation waits for one in so many parts of its time for a server
+// other than its own. There are two such questions.
 const share = 8
 
 // ask calls f, which asks and remembers the answer. f has ended when ask returns, unless

@@ -9,20 +9,20 @@ import (
 // and is replaced only by a caller that knows its version. Implement it for a database, and
 // pass it to [New]. stratatest.TestStore checks an implementation.
 //
-// Keys have 1 to 250 bytes, none of them a space or a control character; others may be any, so a
-// key need not be UTF-8. The keys of a call differ. A call has any number of them, but at least one: a Store with a smaller limit splits
-// the call. Result i belongs to argument i. Methods are safe for concurrent use and return when
-// their context ends. A Store does not keep the slices of its arguments after a call, and the
-// caller owns the slices of its results.
+// Keys have 1 to 250 bytes, none of them a space or a control character. All other bytes are
+// allowed, so a key need not be UTF-8. The keys of a call differ. A call has any number of them,
+// but at least one: a Store with a smaller limit splits the call. Result i belongs to argument i.
+// Methods are safe for concurrent use and return when their context ends. A Store does not keep the
+// slices of its arguments after a call, and the caller owns the slices of its results.
 //
 // An error means that the outcome is unknown, for all keys of the call; [remote.KeyErrors] has
-// the errors of those keys that failed. An error that matches [remote.ErrRefused] says that the
+// the errors of the failed keys. An error that matches [remote.ErrRefused] says that the
 // database has answered and refused; one that matches [remote.ErrValueTooLarge], that the value
 // is too large for it.
 //
 // There is no method that deletes: an item also has the leases and holds of its key, and the
 // Tier writes another state in its place. So a Store must not delete an item before its life is
-// over, if it can. The package documentation has the costs of an early loss.
+// over, if it can avoid it. The package documentation has the costs of an early loss.
 type Store interface {
 	// GetMany returns the present items of keys. It must see the swaps of all
 	// processes reported before the call: it must not read from a lagging replica.
@@ -45,8 +45,8 @@ type Item struct {
 
 // Version identifies an item between two writes: a number, a text, or both, as the Store has
 // it. Each write of a key gives it a Version that the key never had, also if the bytes are the
-// same, and if the item ended or was lost in between. The Tier compares nothing but equality.
-// The zero Version stands for no item.
+// same, and if the item ended or was lost in between. The Tier only compares Versions for
+// equality. The zero Version stands for no item.
 type Version struct {
 	// Number is for stores that count: a revision, a row version.
 	Number uint64

@@ -18,7 +18,7 @@ import (
 
 // Tier is a [remote.Tier] over a [Store]. It is a [remote.Binder], a [remote.Tagger], a
 // [remote.Fleet] and a [remote.Prober]; it announces nothing. Each Tier is one view; Bind makes
-// others. Use [New] or [NewFleet] to make one. It has nothing to be closed.
+// others. Use [New] or [NewFleet] to make one. It needs no Close.
 //
 // A change reads the item of its key, decides, and writes it if it has not changed. So the Store
 // decides which of two changes was first:
@@ -28,8 +28,8 @@ import (
 //	Renew, Release               both again for those keys at which another client was first
 //	DropAll, DropTags            one addition to a counter, and one change of each tag
 //
-// A Put of a value with tags reads those first. Each instance reads the counts of DropAll again,
-// together with the next items, when its knowledge is a second old.
+// A Put of a value with tags reads the tags first. Each instance reads the counts of DropAll
+// again, together with the next items, when its knowledge is a second old.
 type Tier struct {
 	*shared
 	space  remote.Space
@@ -288,8 +288,8 @@ func (t *Tier) one(ctx context.Context, key string, early bool, op entryrules.Op
 	return c.err == nil && c.answer.Done, c.err
 }
 
-// up returns a Duration in ms, rounded up: a hold or a lease is not shorter than it was
-// asked for.
+// up returns a Duration in ms, rounded up: a hold or a lease is never shorter than its
+// caller asked for.
 func up(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {

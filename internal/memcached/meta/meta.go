@@ -5,7 +5,7 @@
 // It has no sockets. A [Reader] reads from any io.Reader; all output is appended to
 // a []byte.
 //
-// A Reader bounds the memory that a peer can make it reserve, as package inbuf
+// A Reader bounds the memory that a peer can make it reserve, as package wire
 // does: an incomplete reply holds at most the bytes received plus 64 KiB, or up to
 // 1 MiB for a single value of known length.
 package meta
@@ -45,8 +45,8 @@ func Expiry(life time.Duration, now time.Time) int64 {
 
 // Limits bound one reply or command. A zero field means its default.
 type Limits struct {
-	// Value is the largest value, in bytes. Default 1 GiB, the most that a server
-	// can be told to take.
+	// Value is the largest value, in bytes. Default 1 GiB, the highest limit that
+	// a server can be given.
 	Value int
 	// Reply is the largest reply or command of several lines, in bytes. Default
 	// 2 GiB.

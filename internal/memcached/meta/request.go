@@ -19,7 +19,7 @@ const (
 	OpReplace
 	OpCAS
 	OpAppend  // the value behind the value of the item
-	OpPrepend // the value in front of that
+	OpPrepend // the value in front of the value of the item
 	OpDelete
 	OpIncr
 	OpDecr
@@ -58,8 +58,8 @@ type Request struct {
 	// Expiry is a time of expiry as the server wants it.
 	Expiry     int64
 	CAS, Delta uint64
-	// Makes says that a number which is not there begins at First, with the life Expiry.
-	// Only meta commands can do so.
+	// Makes says that a missing number begins at First, with the life Expiry. Only meta
+	// commands can do so.
 	Makes bool
 	First uint64
 	// Own is the number that a stored item gets, if the server lets clients choose it;
@@ -68,8 +68,8 @@ type Request struct {
 	Value []byte
 }
 
-// AppendTo appends the command without its value, of which size is the length with
-// the key in front of it.
+// AppendTo appends the command without its value. size is the length of the value,
+// with the key in front of it.
 func (q *Request) AppendTo(dst []byte, size int64) []byte {
 	if q.Meta {
 		return q.appendMeta(dst, size)

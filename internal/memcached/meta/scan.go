@@ -28,12 +28,12 @@ func cutLine(p []byte, most int) (end int, err error) {
 }
 
 // scanner finds the end of a reply: of one line and its value, or of the values or
-// statistics up to END. It implements inbuf.Scanner.
+// statistics up to END. It implements wire.Scanner.
 type scanner struct {
 	lim *Limits
 	// rest is the number of missing bytes of a value, and of its CRLF.
 	rest int64
-	// series says that further lines follow, up to END, and of which kind.
+	// series is the kind of the lines that follow, up to END. Zero means that none follow.
 	series Kind
 	size   int64
 	done   bool

@@ -20,8 +20,8 @@ func jump(hash uint64, n int) int {
 	return int(bucket)
 }
 
-// natural compares addresses by their runs of digits, as numbers, and the texts
-// between those.
+// natural compares addresses chunk by chunk: runs of digits as numbers, the
+// texts between them as texts.
 func natural(a, b string) int {
 	whole := strings.Compare(a, b)
 	for a != "" && b != "" {

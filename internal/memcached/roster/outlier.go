@@ -1,4 +1,4 @@
-// Says which server of a fleet is left alone because it does not
+// This file decides which server of a fleet is left alone because it does not
 // answer, and when it is tried again.
 //
 // An [Outlier] is in service or out. It goes out when at least three calls in a row have
@@ -35,7 +35,7 @@ type Outlier struct {
 	failing atomic.Bool
 
 	mu    sync.Mutex // guards below
-	since time.Time  // the first failure of those in a row
+	since time.Time  // the first of the failures in a row
 	count int        // failures in a row
 	last  error      // of the last failure
 	out   atomic.Bool
@@ -91,8 +91,8 @@ func (s *Outlier) Last() error {
 	return s.last
 }
 
-// Due reports whether the caller is to try the server now. It does so once in each
-// pause, and only while the server is out.
+// Due reports whether the caller should try the server now. It is true once in
+// each pause, and only while the server is out.
 func (s *Outlier) Due(now time.Time) bool {
 	if !s.Out() {
 		return false

@@ -1,5 +1,6 @@
-// Says which server of a fleet of memcached a key belongs to. It does so
-// exactly as other clients do, so that strata can share a fleet with them.
+// This file decides which server of a fleet of memcached a key belongs to. It
+// decides exactly as other clients do, so that strata can share a fleet with
+// them.
 //
 // The modes of ketama are consistent hashing (Karger et al., "Consistent Hashing and
 // Random Trees", 1997) in the form of libketama: each server has points on a circle of
@@ -27,11 +28,11 @@ const (
 	// manual calls compatible with libketama. Its plain, unweighted ketama places
 	// keys otherwise.
 	Ketama Mode = iota
-	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory. That
-	// writes the resolved address beside a name, so servers are IPv4 addresses.
+	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory. The
+	// factory writes the resolved address beside a name, so servers are IPv4 addresses.
 	KetamaSpy
 	// KetamaSpyLibmemcached places keys as libmemcached does with its distribution
-	// CONSISTENT_KETAMA_SPY, which writes a slash in front of an address. By that it
+	// CONSISTENT_KETAMA_SPY, which writes a slash in front of an address. So it
 	// places keys otherwise than spymemcached.
 	KetamaSpyLibmemcached
 	// Modula places keys as the package gomemcache does: by the remainder of a
@@ -118,7 +119,7 @@ func NewRing(mode Mode, servers []Server) (*Ring, error) {
 	return r, nil
 }
 
-// check returns the first reason why New fails.
+// check returns the first reason why NewRing fails.
 func check(mode Mode, servers []Server) error {
 	switch {
 	case mode > Jump:
@@ -153,8 +154,8 @@ func isIPv4(address string) bool {
 	return err == nil && a.Addr().Is4()
 }
 
-// Pick returns the position of key's server among those that New got. It takes
-// O(log servers) in the modes of ketama and does not allocate.
+// Pick returns the position of key's server among the servers that NewRing
+// got. It takes O(log servers) in the modes of ketama and does not allocate.
 func (r *Ring) Pick(key string) int {
 	switch r.mode {
 	case Modula:
@@ -169,7 +170,8 @@ func (r *Ring) Pick(key string) int {
 // PickFrom is Pick, but if the key's server is out, the key belongs to a server in
 // service: to the next one on the circle, or in the modes without a circle to one picked
 // among the servers in service. Keys of servers in service stay where they are. If all
-// servers are out, it is Pick. out is called with positions as New got them.
+// servers are out, it is Pick. out is called with positions in the list that NewRing
+// got.
 func (r *Ring) PickFrom(key string, out func(server int) bool) int {
 	home := r.Pick(key)
 	if !out(home) {

@@ -23,7 +23,7 @@ type Node interface {
 	comparable
 	// Name is the name of the server in the list.
 	Name() string
-	// Renew closes all connections, those in use when they come back.
+	// Renew closes all connections: idle ones at once, used ones when they come back.
 	Renew()
 	// Stats are the counters of its pool.
 	Stats() pool.Stats
@@ -182,8 +182,8 @@ func (s *Roster[N]) leave(n N) {
 	s.past.Add(n.Stats())
 }
 
-// Stats returns the counters and the state of the pools of all nodes, also of those that
-// have left.
+// Stats returns the counters and the state of the pools of all nodes, also of closed
+// ones.
 func (s *Roster[N]) Stats() pool.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,13 +24,13 @@ const (
 	// innermost one goes on first.
 	most      = 256
 	placeWait = Patience / 5
-	// nestedFrom is the number of functions that run at once from which on a function within another
-	// one is not run: a hook that reads would be told of its own read, and so on.
+	// nestedFrom is a number of functions that run at once. From this number on, a function within
+	// another one is not run: a hook that reads would be told of its own read, and so on.
 	nestedFrom = 8
 )
 
-// Runners are the three runners of one cache. Each has its own bounds, so that a log that blocks takes no event
-// from a hook.
+// Runners are the three runners of one cache. Each has its own bounds, so that a blocked log does
+// not keep events from a hook.
 type Runners struct{ Hooks, Tracer, Log *Runner }
 
 // New returns the Runners of a cache.
@@ -214,7 +214,7 @@ func (c *call) wait(ctx context.Context) bool {
 	return false
 }
 
-// wait waits until all functions have ended that their callers have left, or until ctx ends.
+// wait waits for the functions that run on without their callers, or until ctx ends.
 func (r *Runner) wait(ctx context.Context) {
 	for {
 		r.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Handler returns a handler of a log that hands lines on to next by r. Next is not asked which
-// levels it wants before that.
+// Handler returns a handler of a log that hands lines on to next by r. It does not ask next
+// beforehand which levels it wants.
 func (r *Runner) Handler(next slog.Handler) slog.Handler {
 	if next == slog.DiscardHandler {
 		return next
@@ -22,7 +22,7 @@ type handler struct {
 // Enabled reports true: the question to the next handler may block like its work.
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle hands a line on. It returns no error of the next handler, which may come too late.
+// Handle hands a line on. It returns no error of the next handler: the error may come too late.
 func (h *handler) Handle(ctx context.Context, line slog.Record) error {
 	h.r.Run(ctx, func() {
 		if h.next.Enabled(ctx, line.Level) {

@@ -1,5 +1,5 @@
 // Package events keeps the last events of a cache: its lines of the log, and the numbers
-// of invalidations, those within a second in one event.
+// of invalidations, with all invalidations within a second in one event.
 package events
 
 import (

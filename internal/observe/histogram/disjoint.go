@@ -2,15 +2,15 @@ package histogram
 
 import "sync"
 
-// Disjoint takes foreign values out of the misses that they are, too. A Tier counts a foreign
-// value before its cache counts the miss, so the difference of the two numbers might fall. The
-// parts here never do.
+// Disjoint splits misses into misses with a foreign value and others: a foreign value counts
+// as a miss, too. A Tier counts a foreign value before its cache counts the miss, so the
+// difference of the two numbers might fall. The parts here never do.
 type Disjoint struct {
 	mu              sync.Mutex
 	misses, foreign uint64 // so far; foreign is a part of misses
 }
 
-// Split returns the misses without foreign values, and those with one.
+// Split returns the number of misses without a foreign value, and the number of misses with one.
 func (d *Disjoint) Split(misses, foreign uint64) (rest, counted uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package histogram records durations and sizes in buckets of doubling width, without locks.
 //
 // Durations are counted in units of 2⁻²⁰ seconds, 0.954 µs, so that the upper bound of each
-// bucket is a power of two of seconds. Those are the bounds of a native histogram of
+// bucket is a power of two of seconds. These are the bounds of a native histogram of
 // Prometheus with schema 0 and of an exponential histogram of OpenTelemetry with scale 0:
 // the conversion to either moves nothing from one bucket to another.
 package histogram
@@ -113,8 +113,8 @@ func Sum(buckets []uint64) (n uint64) {
 	return n
 }
 
-// Quantile returns the index of the bucket in which a share q (0 to 1) of all that they count is
-// reached; -1 if they are empty.
+// Quantile returns the index of the bucket in which the sum reaches a share q (0 to 1) of all
+// counts; -1 if the buckets are empty.
 func Quantile(buckets []uint64, q float64) int {
 	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(Sum(buckets))))
 	var seen uint64

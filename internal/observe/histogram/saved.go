@@ -14,8 +14,10 @@ type Saved struct {
 	sum   time.Duration
 }
 
-// UpTo counts reads, of which there were so many since the cache was made, with the mean
-// duration of loads. While no load has ended they are left for later. The sum never falls.
+// UpTo returns the time saved so far. reads is the number of reads since the cache was
+// made, mean the mean duration of loads. Reads since the last call count with this mean.
+// While no load has ended, mean is zero, and reads are left for later. The sum never
+// falls.
 func (s *Saved) UpTo(reads uint64, mean time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

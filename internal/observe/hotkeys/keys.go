@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
-// Keys counts the hottest keys of a cache while they are watched; else it costs a read or a load the
-// look at a pointer. Its zero value counts nothing. It is safe for concurrent use.
+// Keys counts the hottest keys of a cache while they are watched; otherwise a read or a load costs
+// one look at a pointer. Its zero value counts nothing. It is safe for concurrent use.
 type Keys[K comparable] struct {
 	counting atomic.Pointer[Counting[K]] // nil while nothing is counted
 
@@ -17,8 +17,8 @@ type Keys[K comparable] struct {
 	sample   func(func(key K, number uint64))
 }
 
-// Watch counts for a minute from now on. sample makes a function be called for one in 64 reads, each
-// with a number, or, with nil, ends that.
+// Watch counts for a minute from now on. sample takes a function to call for one in 64 reads, with
+// a number of the read; sample(nil) ends the calls.
 func (k *Keys[K]) Watch(sample func(func(key K, number uint64))) { k.watch(sample) }
 
 func (k *Keys[K]) watch(sample func(func(key K, number uint64))) *Counting[K] {
@@ -55,7 +55,7 @@ func (k *Keys[K]) stop(n *Counting[K]) {
 	}
 }
 
-// Read counts a read that sample of Watch does not see, with the chance of a sample.
+// Read counts a read that sample of Watch does not see: as seldom as other reads are counted.
 func (k *Keys[K]) Read(key K) {
 	if n := k.counting.Load(); n != nil && !n.read(key) {
 		k.stop(n)

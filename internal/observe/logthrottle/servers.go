@@ -81,7 +81,7 @@ func (s *Servers) Join(name string) *Member {
 	return m
 }
 
-// Leave removes the cache with all that it has found.
+// Leave removes the cache with all states that it found.
 func (m *Member) Leave() {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()

@@ -57,8 +57,9 @@ func (d *Door) Admit(r *http.Request) (ok, enters bool) {
 	return true, reads && browses && strings.HasSuffix(r.URL.Path, "/")
 }
 
-// Enter gives a browser the cookie, and leads it to the address without the token, which so gets into no
-// history. The browser sends the cookie to the folder of the page only, and for no other site.
+// Enter gives a browser the cookie, and leads it to the address without the token, so that the
+// token gets into no history. The browser sends the cookie to the folder of the page only, and for
+// no other site.
 func (d *Door) Enter(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{
 		Name: d.cookie, Value: d.value, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,

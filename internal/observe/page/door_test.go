@@ -150,7 +150,7 @@ func TestForeignHosts(t *testing.T) {
 	}
 }
 
-// TestReadersThatReadNothingKeepNobodyAway fills all places with streams of which nobody reads.
+// TestReadersThatReadNothingKeepNobodyAway fills all places with streams that no client reads.
 func TestReadersThatReadNothingKeepNobodyAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Streams{}

@@ -1,6 +1,6 @@
 // Package page has the common parts of all pages of strata: the choice of requests that they
-// answer, streams of events, bounds of everything in a request, and the files of which they are
-// made. It knows no cache.
+// answer, streams of events, bounds of everything in a request, and the files of the pages. It
+// knows no cache.
 package page
 
 import (
@@ -20,7 +20,7 @@ const (
 	maxTarget = 16 << 10
 )
 
-// bodyTimeout is the time that a client has to send a body, unless a test sets another.
+// bodyTimeout is the time in which a client must send a body, unless a test sets another.
 const bodyTimeout = 10 * time.Second
 
 // policy permits nothing but files and answers of the page itself. A script cannot turn

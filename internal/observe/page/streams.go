@@ -13,8 +13,8 @@ import (
 // MaxStreams is the highest number of streams of one page open at the same time.
 const MaxStreams = 16
 
-// writeTimeout is the time that the client of a stream has to take an event, unless a test
-// sets another.
+// writeTimeout is the time in which the client of a stream must take an event, unless a
+// test sets another.
 const writeTimeout = 5 * time.Second
 
 // Errors of streams.
@@ -47,9 +47,9 @@ const shortest = 10 * time.Second
 // until the request ends, the client does not take an event, or Close is called. Each event
 // is a result of next as JSON; next gets a context that ends with the stream. A client that
 // comes when MaxStreams are open takes the place of the oldest one, or, if all are younger than
-// shortest, is told to come again. So clients that read nothing, of which a server learns late because
-// small events wait in buffers of the system, keep others away for a short time only; a browser that
-// loses its place opens another stream by itself.
+// shortest, is told to come again. A server learns late that a client reads nothing, because small
+// events wait in buffers of the system. So such clients keep others away for a short time only; a
+// browser that loses its place opens another stream by itself.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, every time.Duration, next func(context.Context) any) {
 	ctx, done, err := s.begin(r.Context())
 	if err != nil {
@@ -151,8 +151,8 @@ type events struct {
 
 func (e *events) deadline() error { return e.to.SetWriteDeadline(time.Now().Add(e.timeout)) }
 
-// write writes one event. The deadline ends with it: over HTTP/2, one that runs out while
-// nothing is written would end the stream.
+// write writes one event. The deadline ends with the event: over HTTP/2, a deadline that
+// runs out while nothing is written would end the stream.
 func (e *events) write(v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {

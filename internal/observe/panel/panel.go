@@ -140,7 +140,7 @@ type Explanation struct {
 	// ten.
 	L2Size int
 	Tags   []string
-	// Loading, Waiters: a load of the key runs there, for which callers wait.
+	// Loading says that a load of the key runs there, Waiters how many callers wait for it.
 	Loading bool
 	Waiters int
 	// Failures, RetryIn, Err: loads of the key have failed, and are not tried for RetryIn.

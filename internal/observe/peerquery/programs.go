@@ -9,8 +9,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Programs announce themselves when they have joined the bus, in an answer to no instance,
-// of which an instance of another version of strata takes no notice:
+// Programs announce themselves when they have joined the bus, in an answer to no instance.
+// An instance of another version of strata ignores it:
 //
 //	Answered  key: 0 <0, or 1 for a reply> {"Main": <the path of the main module>}
 //	Answered  key: 0 2 {}                   this instance closes
@@ -31,7 +31,7 @@ const (
 // programs is the knowledge of an instance about the programs of the others.
 type programs struct {
 	announced  time.Time // by this instance, without a cause
-	own, other time.Time // when an instance of the same program was heard, and one of another has joined
+	own, other time.Time // when an announcement of the same program, and of another one, came last
 	replying   bool
 	strangers  map[string]bool
 }

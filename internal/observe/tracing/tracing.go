@@ -12,8 +12,9 @@ import (
 // ErrPanicked is the error of a call in which a function of the caller has panicked.
 var ErrPanicked = errors.New("a function of the caller has panicked")
 
-// Run runs f, which sends the command c, and tells t of it and of its [Owner]. read returns the status of the reply
-// behind an error of f, and whether it is the answer that there is no value, which is no failure.
+// Run runs f, which sends the command c, and tells t of it and of its [Owner]. read returns the
+// status of the reply behind an error of f; answer says that the reply only says "no value", so it
+// does not count as a failure.
 func Run(ctx context.Context, t remote.Trace, c remote.Command, f func() error, read func(error) (status string, answer bool)) error {
 	if c.Cache == "" {
 		Of(ctx).Sends(&c)

@@ -105,7 +105,7 @@ func checkPutByTokenIsAnnounced(v *announceView) {
 	v.holdsFresh("k", "written")
 	v.putDrops("gone", long, v.granted("gone", long))
 	v.hears(remote.Dropped, "gone")
-	v.fill("filled", "value") // under a lease: nobody has anything older
+	v.fill("filled", "value") // under a lease: no instance has an older value
 	v.drop(remote.Drop{Key: "mine"})
 	v.hears(remote.Dropped, "mine")
 }

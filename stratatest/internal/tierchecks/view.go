@@ -137,7 +137,7 @@ func (v *view) held(key string) remote.Held {
 	return held[0]
 }
 
-// read is held by a Reader, with too little memory for most values.
+// read is [view.held] by way of a Reader, with too little memory for most values.
 func (v *view) read(r remote.Reader, key string) remote.Held {
 	v.Helper()
 	h, err := r.Read(v.ctx, 0, key, []byte("memory")[:3])
