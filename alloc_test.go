@@ -66,8 +66,8 @@ func TestMissWithoutL2AllocatesAtMostThreeTimes(t *testing.T) {
 	}
 }
 
-// remembering is a tier whose Read allocates nothing: it repeats what it has read
-// before.
+// remembering is a tier with a Read that allocates nothing: it repeats the results of
+// earlier reads.
 type remembering struct {
 	*stratatest.Tier
 	held map[string]remote.Held

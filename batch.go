@@ -62,7 +62,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	b.refresh(ctx)
 }
 
-// begin makes the reads of the batch those of flights that begin now.
+// begin makes the reads of the batch: one for each of fs, the flights that begin now.
 func (b *batch[K, V]) begin(ctx context.Context, fs []*flight.Flight[K, V]) {
 	b.slab, _ = b.c.slabs.Get().(*[]read[K, V])
 	if b.slab == nil || cap(*b.slab) < len(fs) {
@@ -78,7 +78,7 @@ func (b *batch[K, V]) begin(ctx context.Context, fs []*flight.Flight[K, V]) {
 }
 
 // release gives the reads back, so that the next batch need not allocate them: all have
-// landed, and only their flights are looked at from now on. Those of large batches are
+// landed, and from now on only their flights are read. The reads of a large batch are
 // left to the collector.
 func (b *batch[K, V]) release() {
 	if all := *b.slab; cap(all) <= maxSlab {
@@ -87,11 +87,11 @@ func (b *batch[K, V]) release() {
 	}
 }
 
-// maxSlab is the number of reads that are kept for the next batch.
+// maxSlab is the largest number of reads kept for the next batch.
 const maxSlab = 256
 
-// takeLed takes the result of a flight that the batch leads. A stale value of L2
-// that is served while it is refreshed is due for that.
+// takeLed takes the result of a flight that the batch leads. If the result is a stale value
+// of L2, served while revalidating, its key becomes due for a refresh.
 func (b *batch[K, V]) takeLed(key K, r flight.Result[V], err error) {
 	if r.Note&noteRevalidate != 0 && !b.loadless {
 		b.due = append(b.due, key)
@@ -99,8 +99,8 @@ func (b *batch[K, V]) takeLed(key K, r flight.Result[V], err error) {
 	b.take(key, r, err)
 }
 
-// then takes the reads through the stages that follow the caller's look-up. If its
-// time has ended in that, callers that have joined are owed another one.
+// then takes the reads through the stages that follow the caller's look-up. If the caller's
+// time ended during that look-up, the callers that joined get another one.
 func (b *batch[K, V]) then() {
 	g := &b.reads
 	g.ctx = b.flights.Context()

@@ -21,7 +21,7 @@ func benchNames() []string {
 	return keys
 }
 
-// answers is an origin that has one value for every key, for the method value.
+// answers is an origin with one value for every key, for the method value.
 type answers struct{ n int64 }
 
 func (a *answers) load(context.Context, string) (int64, error) { return a.n, nil }

@@ -40,9 +40,9 @@ type Cache[K comparable, V any] struct {
 	// generation has to be judged before it is served.
 	memory *l1.Cache[K, local.Held[V]]
 	core
-	near     local.Store[K, V] // memory, with the entries about keys that have no value
+	near     local.Store[K, V] // memory, with the entries about keys without a value
 	compared *origin.Changes[V]
-	encoding codec.Codec[V] // that of L2, or the one that it would have
+	encoding codec.Codec[V] // the codec of L2, or the codec that an L2 would have
 	names    keyname.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
 	drops    *drops.Log       // of a cache without a bus; nil with one
@@ -53,8 +53,8 @@ type Cache[K comparable, V any] struct {
 	o        Options[K, V]
 }
 
-// core is all of a cache that needs neither the type of keys nor that of values. It is
-// compiled once, however many types a program caches.
+// core is the part of a cache that needs neither the type of the keys nor the type of the
+// values. It is compiled once, however many types a program caches.
 type core struct {
 	generation ledger.Ledger
 	settings   *settings
@@ -107,7 +107,7 @@ type loading struct {
 }
 
 const (
-	// maxPending is the most drops that are pending one by one. Beyond it
+	// maxPending is the largest number of drops pending one by one. Beyond it
 	// everything is dropped at once.
 	maxPending = 10_000
 	// closeWithin is for how long Close tries pending drops if its context has
@@ -117,9 +117,8 @@ const (
 	tellWithin = time.Second
 )
 
-// New returns a Cache. It checks all Options and returns one error that names
-// every field that is wrong. It does not wait for the network: an instance
-// starts while L2 is down.
+// New returns a Cache. It checks all Options and returns one error that names every wrong
+// field. It does not wait for the network: an instance starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	given, codecGiven := o.settings(), o.Remote.Codec != nil
 	s, err := o.setDefaults()
@@ -182,8 +181,8 @@ func (c *Cache[K, V]) startNear() {
 	}
 }
 
-// start makes what the cache has beside L1 and flights. now is the clock of L1, f
-// that of the values in L2.
+// start makes the parts of the cache beside L1 and flights. now is the clock of L1, f the
+// form of the values in L2.
 func (c *core) start(now func() int64, f form) {
 	s := c.settings
 	c.now = now
@@ -218,20 +217,19 @@ func (c *core) l2Options(f *form) l2.Options {
 // Name returns Options.Name.
 func (c *Cache[K, V]) Name() string { return c.o.Name }
 
-// Len returns the number of entries in L1, expired ones that were not swept
-// yet included.
+// Len returns the number of entries in L1, including expired ones not yet swept.
 func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 
-// All iterates over the keys and values that L1 would serve as fresh, in no order: no
-// stale, expired or negative entries, and none that was dropped or that L2 has to confirm
-// first. Each pair is what a Get would find in L1 at the moment it is yielded; with
+// All iterates over the keys and values that L1 would serve as fresh, in no order. It
+// leaves out stale, expired, negative and dropped entries, and entries that L2 has to
+// confirm first. At the moment of the yield a Get would find the same pair in L1; with
 // Memory.Clone the value is a copy.
 //
 // The cache may be used and changed meanwhile, also by the body of the loop: the iteration
 // waits for nothing and holds nothing up. An entry that stays in L1 is seen once; an entry
-// that is added, removed or replaced may be seen or not. It is no read: it is not counted,
-// tells no hook, starts no refresh, and prolongs no idle life. It does not look at L2. A
-// closed cache has no entries.
+// added, removed or replaced meanwhile may be seen or not. The iteration is not a read: it
+// is not counted, tells no hook, starts no refresh, and prolongs no idle life. It does not
+// look at L2. A closed cache has no entries.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for e := range c.near.Fresh() {
@@ -256,8 +254,8 @@ func (c *Cache[K, V]) Keys() iter.Seq[K] {
 // Hottest iterates over up to n of the entries of [Cache.All], the most used first, as
 // of the begin of the iteration: with memory.LRU by the place in the order of eviction,
 // with memory.LFU by the number of uses, and else by the number of recent uses, up to
-// three. The order is that of each shard of L1; between entries of different shards it is
-// approximate. With LRU and LFU pinned entries that were read come first, and the other
+// three. Each shard of L1 has an order; between entries of different shards the order is
+// approximate. With LRU and LFU pinned entries with a read come first, and the other
 // pinned entries last. Use it to load the hot part of a cache in a new process, and
 // math.MaxInt as n for all entries: with Len as n, entries that come in between would push
 // out others.
@@ -294,7 +292,7 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 //
 // Invalidations that L2 or the bus has not confirmed are tried until they are or
 // ctx ends; without a deadline, for 10 seconds. The rest is lost: other
-// instances may serve the values that were to be dropped until they expire. Close
+// instances may serve the values under these drops until they expire. Close
 // logs that, and its error is, or wraps, a *[RemoteError] with their number in
 // Pending.
 // While nothing is pending it does not wait for L2.

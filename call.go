@@ -18,7 +18,7 @@ type CallOption func(*call)
 
 // call is the sum of the options of one call.
 type call struct {
-	ttl  time.Duration // 0: that of the cache; noLife: not stored
+	ttl  time.Duration // 0: the TTL of the cache; noLife: not stored
 	tags []string
 	own  *expiry.Own // nil: the windows and lives of the Options
 	info *Info
@@ -45,9 +45,9 @@ func WithTTL(d time.Duration) CallOption {
 }
 
 // WithStale gives the value that this call stores stale windows of its own, on every
-// instance, in place of Options.Stale. A field that is 0 leaves the window of
+// instance, in place of Options.Stale. A zero field leaves the window of
 // the Options, a negative one means none: with two of these the value is never served
-// stale. It counts for one value: the next one that is stored has the windows of the
+// stale. It counts for one value: the next value stored has the windows of the
 // Options again, unless a load says that the value is not modified.
 // If the load of this call fails, the windows count for the value that L1 had when the load
 // began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1 forget a
@@ -71,7 +71,7 @@ func WithMemoryTTL(d time.Duration) CallOption {
 
 func (o *call) setMemoryTTL(d time.Duration) { o.own = o.own.With(&expiry.Own{Memory: lifeOrNone(d)}) }
 
-// noLife is the life of a value that is not to be stored.
+// noLife is the life of a value that no tier may store.
 const noLife time.Duration = -1
 
 // lifeOrNone returns d, or noLife if d is not positive: zero in a call means the
@@ -92,25 +92,25 @@ func SkipRead() CallOption {
 	return func(c *call) { c.skipRead = true }
 }
 
-// AllowStale makes Get return a stale value if there is no fresh one: a value that is
-// past its TTL, or that Expire, ExpireTags or ExpireAll has made stale, and that one of
-// the tiers still keeps; see [Stale]. A value that was invalidated is not returned. It
-// has no effect on calls that may load: Options.Stale says what these return.
+// AllowStale makes Get return a stale value if there is no fresh one: a value past its TTL,
+// or made stale by Expire, ExpireTags or ExpireAll, that one of the tiers still keeps; see
+// [Stale]. An invalidated value is not returned. AllowStale has no effect on calls that may
+// load: Options.Stale decides about stale values for these.
 func AllowStale() CallOption {
 	return func(c *call) { c.allowStale = true }
 }
 
-// NoMemory makes a call pass L1 by: a read does not look in L1, and what the call loads
-// or stores is kept in L2 only. L1 then drops the entry of a key that was loaded or
-// stored. Callers that share a flight share its options; a caller with NoMemory takes
+// NoMemory makes a call pass L1 by: a read does not look in L1, and the values that the
+// call loads or stores are kept in L2 only. L1 then drops the entries of the loaded or
+// stored keys. Callers that share a flight share its options; a caller with NoMemory takes
 // from others no value of L1.
 func NoMemory() CallOption {
 	return func(c *call) { c.noMemory = true }
 }
 
-// NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and
-// what the call loads or stores is kept in L1 only. After a Set with NoRemote the other
-// instances and L2 keep what they have. Callers that share a flight share its options:
+// NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and the
+// values that the call loads or stores are kept in L1 only. After a Set with NoRemote the
+// other instances and L2 keep their entries. Callers that share a flight share its options:
 // one that joins a flight of another caller may get a value of L2. It has no effect on
 // Update.
 func NoRemote() CallOption {
@@ -121,8 +121,8 @@ func NoRemote() CallOption {
 // mark.
 type skipReadKey struct{}
 
-// SkipReadContext returns a context with which GetOrLoad and GetMany of every
-// cache whose Options have ContextControls behave as with [SkipRead].
+// SkipReadContext returns a context with which GetOrLoad and GetMany of every cache with
+// Options.ContextControls behave as with [SkipRead].
 func SkipReadContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, skipReadKey{}, true)
 }
@@ -157,8 +157,8 @@ func WithTags(tags ...string) CallOption {
 
 var errTagsPanicked = errors.New("strata: Options.Tags panicked")
 
-// nameTags adds to o the tags of Options.Tags for a value that is to be stored, or
-// the error that prevents it.
+// nameTags adds to o the tags that Options.Tags has for v before its store, or the error
+// that prevents the store.
 func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
 	if c.o.Tags == nil || o.err != nil {
 		return
@@ -208,8 +208,8 @@ type Info struct {
 	// Tier is the source of the value: "L1", "L2", or "origin".
 	Tier string
 	// Age is the time since the value was loaded or set, or since a load found it not
-	// modified. Zero if that is not known: of a value without an end in a cache
-	// without L2. Of a value that this instance has from L2 it is counted back from the
+	// modified. Zero means unknown: the value has no end, and the cache has no L2. For a
+	// value that this instance has from L2 it is counted back from the
 	// end of Options.TTL, so that it is too long by the part by which Jitter has
 	// shortened the TTL, and off by as much as the value had another TTL.
 	Age time.Duration
@@ -221,7 +221,7 @@ type Info struct {
 	// caller allows that.
 	Stale bool
 	// Err is the reason why a stale value was served instead of the result of a load:
-	// the load's error, that of Limits.SoftTimeout, or ErrOverloaded. Nil if the value
+	// the load's error, the error of Limits.SoftTimeout, or ErrOverloaded. Nil if the value
 	// is fresh, or served while it is refreshed.
 	Err error
 	// Shared says that the caller joined the flight of another caller.
@@ -246,8 +246,8 @@ func (c *Cache[K, V]) informOf(o *call, r *flight.Result[V], shared bool) {
 	}
 }
 
-// informOfEntry is informOf for a value of L1. A stale one is served instead of err, if
-// that is not nil.
+// informOfEntry is informOf for a value of L1. A stale value is served instead of err,
+// unless err is nil.
 func (c *Cache[K, V]) informOfEntry(o *call, e *entry[K, V], err error) {
 	if o.info == nil {
 		return

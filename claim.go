@@ -1,5 +1,5 @@
-// Add and Take depend on what L2 holds. Each asks L2 for the lease of its key first, as a
-// load does, looks at the value that L2 holds, and then stores, or removes, under the lease.
+// Add and Take depend on the content of L2. Each asks L2 for the lease of its key first, as
+// a load does, looks at the value that L2 holds, and then stores, or removes, under the lease.
 // Invariant: L2 grants one such lease at a time, and voids it at any other write of the key.
 // So of the callers of all instances one at most adds a key, and one takes a value.
 
@@ -28,14 +28,14 @@ var (
 const maxClaims = 10
 
 // Add stores value under key, as [Cache.Set] does, unless there is a fresh value of the key:
-// in L2, or without L2 in L1. It reports whether it has stored the value. Of several callers
-// that add a key at the same time, on all instances, one does. An older value that is stale,
-// and a remembered "not found", are replaced. While another instance loads the key, Add
-// waits, at most for Limits.HardTimeout. A key that is on hold, and a value with a TTL that
-// is not positive, are not added.
+// in L2, or without L2 in L1. It reports whether it has stored the value. If several
+// callers, on any instances, add a key at the same time, one of them succeeds. A stale value
+// and a remembered "not found" are replaced. While another instance loads the key, Add
+// waits, at most for Limits.HardTimeout. A key on hold is not added, nor a value without a
+// positive TTL.
 //
-// Of an Add and a Set or an Update that overlap either wins, as of two Sets. A write that has
-// failed may still reach L2, a Set for 10 seconds, and wins then. To tell of a write at
+// If an Add overlaps a Set or an Update, either of them wins, as with two Sets. A failed
+// write may still reach L2, a Set for 10 seconds, and wins then. To tell of a write at
 // the origin call [Cache.Invalidate].
 //
 // It returns the errors of Set. After a *RemoteError it is not known whether another
@@ -82,9 +82,9 @@ func (c *Cache[K, V]) addHere(ctx context.Context, w *write[K, V], o *call) (add
 }
 
 // instead calls change, under the lock of the flights of key, if wants is true for the entry
-// that L1 has then; nil stands for none that is fresh. Entries are judged before, since that
-// may call the program's Key: if L1 has another entry by then, or this one with a newer stamp,
-// it begins again.
+// that L1 has then; nil stands for no fresh entry. Entries are judged before the lock is
+// taken, since judging may call the program's Key: if L1 has another entry by then, or this
+// one with a newer stamp, it begins again.
 func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change func()) error {
 	for range maxClaims {
 		e, now := c.memory.Peek(key)

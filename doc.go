@@ -30,8 +30,8 @@
 //   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
 //   - [Cache.Refresh], Options.RefreshEvery: load keys in the background
 //   - Options.BatchWait: loads of single keys that come together are one call
-//   - [SkipRead], [SkipReadContext]: a value that was loaded after the call began
-//   - [AllowStale]: what Get returns may be stale
+//   - [SkipRead], [SkipReadContext]: a value loaded after the call began
+//   - [AllowStale]: Get may return a stale value
 //   - [NoMemory], [NoRemote]: pass one tier by
 //   - [ReadInfo]: the tier and the age of a value, and whether it is stale, shared or degraded
 //
@@ -67,7 +67,7 @@
 //   - [Cache.Tune]: change options at run time
 //   - [Cache.Inside]: the cache for the packages admin and snapshot
 //   - [Cache.Len], [Cache.Name]: the number of entries in L1, the name of the cache
-//   - [Hooks]: functions that are called for hits, misses, loads, stores, evictions and errors
+//   - [Hooks]: functions called for hits, misses, loads, stores, evictions and errors
 //   - [Tracer]: is told of loads, misses and invalidations as spans of traces
 //   - Options.Logger: changes of health, with their causes
 //   - module github.com/strata-cache/strata/prometheus: metrics for Prometheus
@@ -94,7 +94,7 @@
 //
 // Write to the origin first, then call [Cache.Invalidate]. The call drops the
 // value in L2 and in L1 of this instance, and the bus tells the other instances.
-// Every load that has begun, on any instance, loses the right to store, so that
+// Every running load, on any instance, loses the right to store, so that
 // no older value is stored afterwards. [Cache.Set] does the same and stores a
 // new value.
 //

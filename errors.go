@@ -26,11 +26,11 @@ var (
 	// for a load when the Cache is closed.
 	ErrClosed = errors.New("strata: cache is closed")
 
-	// ErrRecursiveLoad is returned to a caller inside a Loader that asks for a
-	// key whose load waits, directly or through other loads, for that Loader.
+	// ErrRecursiveLoad is returned to a caller inside a Loader that asks for a key while
+	// the load of this key waits, directly or through other loads, for that Loader.
 	ErrRecursiveLoad = errors.New("strata: recursive load")
 
-	// ErrLoadExited is returned to all callers of a load whose Loader ended its
+	// ErrLoadExited is returned to all callers of a load if its Loader ended its
 	// goroutine with runtime.Goexit, as testing.T.FailNow does.
 	ErrLoadExited = errors.New("strata: loader exited its goroutine")
 
@@ -42,9 +42,9 @@ var (
 	// no stale value for it.
 	ErrOverloaded = errors.New("strata: too many callers wait")
 
-	// ErrKeyTooLong is returned for a key that is longer than Limits.MaxKeyBytes,
-	// or that has a longer name in L2. Nothing was done. The error for a key that is
-	// too long for the Tier alone is remote.ErrKeyTooLong.
+	// ErrKeyTooLong is returned for a key longer than Limits.MaxKeyBytes, or with a longer
+	// name in L2. Nothing was done. The error for a key too long for the Tier alone is
+	// remote.ErrKeyTooLong.
 	ErrKeyTooLong = errors.New("strata: key is longer than Limits.MaxKeyBytes")
 
 	errCodecPanicked = errors.New("strata: Remote.Codec panicked")
@@ -55,7 +55,7 @@ var (
 	errNoSlot      = fmt.Errorf("strata: no slot of Limits.MaxLoads came free within Limits.HardTimeout: %w", context.DeadlineExceeded)
 )
 
-// LoadPanicError is returned to every caller of a load whose Loader panicked.
+// LoadPanicError is returned to every caller of a load in which the Loader panicked.
 // Nothing was stored, and the next call loads again.
 type LoadPanicError struct {
 	// Value is the value of the panic.
@@ -83,8 +83,8 @@ func (e *LoadPanicError) Unwrap() error {
 // A RemoteError says that L2 or the bus did not confirm a call. The call has taken
 // effect on this instance, which reads the keys past L2 and tries again in the
 // background until L2 confirms or the cache is closed. Until then other instances
-// may serve the entries that were to be dropped. A RemoteError of [Cache.Close] is
-// about drops that are lost: nothing is tried again.
+// may serve the entries under these drops. A RemoteError of [Cache.Close] is about lost
+// drops: nothing is tried again.
 type RemoteError struct {
 	// Op is the call: "set", "add", "take", "update", "invalidate", "expire", one of the
 	// last two with "all" or "tags", or "close".
@@ -98,8 +98,8 @@ type RemoteError struct {
 	// is tried again.
 	Dropped bool
 	// Err is the error of the tier or the bus. It wraps [ErrClosed] if the cache was
-	// closed meanwhile, so that the call's drop is not tried again, and the error of
-	// the caller's context if that has ended.
+	// closed meanwhile, so that the call's drop is not tried again, and the error of the
+	// caller's context if it has ended.
 	Err error
 }
 
@@ -143,7 +143,7 @@ func (c *core) wrap(key any, err error) error {
 	return e
 }
 
-// PartialError is returned by GetMany, beside the values that were found, if the
+// PartialError is returned by GetMany, beside the values found, if the
 // reads of some keys failed.
 type PartialError[K comparable] struct {
 	// Failed has the error of each of these keys, as GetOrLoad would return it.

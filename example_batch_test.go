@@ -44,8 +44,8 @@ func ExampleCache_GetMany() {
 	// Ann Bob 2 <nil>
 }
 
-// What if the query fails? Cached values are returned all the same, and the error
-// names the other keys.
+// How does a batch answer if the query fails? It returns the cached values, and an error
+// that names the other keys.
 func ExamplePartialError() {
 	ctx := context.Background()
 	users, err := strata.New(strata.Options[string, user]{TTL: 5 * time.Minute})
@@ -102,7 +102,7 @@ func ExampleOptions_batchWait() {
 	// user 8 <nil>
 }
 
-// How do I load values again that I know to have changed, or that are needed soon?
+// How do I load values again because they have changed, or because requests need them soon?
 // Refresh returns at once, and reads are served meanwhile.
 func ExampleCache_Refresh() {
 	ctx := context.Background()

@@ -12,7 +12,7 @@ import (
 )
 
 // How does one call get an old value rather than none? Get never waits for a load,
-// and with AllowStale it returns what a tier still keeps.
+// and with AllowStale it returns the value that a tier still keeps.
 func ExampleAllowStale() {
 	ctx := context.Background()
 	prices, err := strata.New(strata.Options[string, int]{
@@ -64,8 +64,8 @@ func ExampleReadInfo_age() {
 	// L1 true connection refused true 0s
 }
 
-// How does a call pass a tier by? NoMemory leaves what it reads or stores out of this
-// process, for a job that reads each key once. NoRemote leaves it out of L2.
+// How does a call pass a tier by? NoMemory keeps its values out of this process, for a job
+// that reads each key once. NoRemote keeps them out of L2.
 func ExampleNoMemory() {
 	ctx := context.Background()
 	reports, err := strata.New(strata.Options[string, int]{

@@ -23,9 +23,8 @@ func fetch(_ context.Context, path, ifNoneMatch string) (p page, status int) {
 	return current, 200
 }
 
-// How do I refresh a large value without transferring it again? The Loader
-// shows the origin the mark of the value that is held, and answers
-// ErrNotModified if that still holds.
+// How do I refresh a large value without transferring it again? The Loader shows the origin
+// the mark of the cached value, and answers ErrNotModified if the mark still holds.
 func ExampleCache_Previous_eTag() {
 	ctx := context.Background()
 	var pages *strata.Cache[string, page]

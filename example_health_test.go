@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// What does a platform ask before it sends requests? Liveness asks nothing. Readiness waits for
-// the start of the program, and reports L2 and the bus without asking them.
+// How does a platform learn whether it may send requests? Liveness asks nothing. Readiness
+// waits for the start of the program, and reports L2 and the bus without asking them.
 func ExampleCache_Stats_health() {
 	ctx := context.Background()
 	users, err := strata.New(strata.Options[string, user]{

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// How do keys that are no strings get names in L2? A type with a text, such as an
+// How do keys other than strings get names in L2? A type with a text, such as an
 // address, a UUID or a time, is named by it.
 func ExampleRemote_text() {
 	ctx := context.Background()

@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// How do I keep requests for what does not exist away from the origin? The
-// Loader returns ErrNotFound, and the cache keeps a negative entry.
+// How do I keep requests for what does not exist away from the origin? The Loader
+// returns ErrNotFound, and the cache keeps a negative entry.
 func ExampleOptions_negativeCaching() {
 	ctx := context.Background()
 	origin := map[string]user{"ann": {"Ann", "ann@example.org"}}
@@ -50,7 +50,7 @@ func ExampleOptions_negativeCaching() {
 
 var errNoUser = errors.New("no such user")
 
-// How does the cache know the errors of my database for "not found"? It knows that of
+// How does the cache know the errors of my database for "not found"? It knows the error of
 // database/sql. A function names others.
 func ExampleIsNotFound() {
 	ctx := context.Background()

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// How does one call see what the origin says now? It skips the cache, and its value
+// How does one call see the present value of the origin? It skips the cache, and its value
 // is stored for all other callers.
 func ExampleSkipRead() {
 	ctx := context.Background()
@@ -39,8 +39,8 @@ func ExampleSkipRead() {
 	// cached 12
 }
 
-// How does a whole request see what the origin says, through functions without a
-// parameter for it? Its context tells the caches that have ContextControls.
+// How does a whole request see the present values of the origin, through functions without
+// a parameter for it? Its context tells the caches with ContextControls.
 func ExampleSkipReadContext() {
 	ctx := context.Background()
 	loads := 0

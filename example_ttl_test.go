@@ -125,7 +125,7 @@ func ExampleOptions_choosingTTLs() {
 	// 10m0s
 }
 
-// How are entries that are not used kept out of L1, and how are the others listed?
+// How are unused entries kept out of L1, and how are the others listed?
 func ExampleCache_Hottest() {
 	ctx := context.Background()
 	sessions, err := strata.New(strata.Options[string, string]{

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// customer is a value of the program that runs. customerV2 is that of its next version:
+// customer is a value of the running program. customerV2 is the value in its next version:
 // it has another name, because the name of a type is a part of its fingerprint.
 type (
 	customer struct {

@@ -52,11 +52,10 @@ func (r Report) String() string { return r.Verdict }
 type Place struct {
 	// Used is whether the cache has this tier.
 	Used bool
-	// Present is whether there is a value, stale or not, that has not been
-	// dropped.
+	// Present is whether there is a value, fresh or stale. A dropped value is not present.
 	Present bool
 	// NotFound says that the tier has a negative entry: the origin does not have the
-	// key. Then Fresh and Left are those of the negative entry.
+	// key. Then Fresh and Left are about the negative entry.
 	NotFound bool
 	// Suspect says that L1 has an entry that L2 must confirm before it is served,
 	// because a message about it may have been lost.

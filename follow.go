@@ -55,17 +55,17 @@ func (c *core) startCore(o link.Options) {
 	c.link = link.Start(o)
 }
 
-// publish sends a message that is about no drop to all instances. It may be lost.
+// publish sends a message, other than one about a drop, to all instances. It may be lost.
 func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
 	ctx, cancel := c.l2.Bound(ctx)
 	defer cancel()
 	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.l2.Space(), Kind: k, From: c.l2.Instance(), Key: key}})
 }
 
-// stopLink ends what startLink has begun, when c.open has ended.
+// stopLink ends the work that startLink has begun, after the end of c.open.
 func (c *core) stopLink() {
 	if c.link != nil {
-		if c.link.Connected() { // else this would wait for a bus that is away
+		if c.link.Connected() { // else this would wait for an absent bus
 			c.publish(context.WithoutCancel(c.open), remote.Answered, peerquery.Leave)
 		}
 		c.link.Stop()
@@ -73,9 +73,8 @@ func (c *core) stopLink() {
 	c.probes.Wait()
 }
 
-// apply applies one message, about a drop that L2 has carried out: values that are
-// read from now on are newer than the drop, and entries that were read before it
-// are removed from L1.
+// apply applies one message, about a drop that L2 has carried out: values read from now on
+// are newer than the drop, and entries read before it are removed from L1.
 func (c *Cache[K, V]) apply(m *remote.Message) {
 	if m.Kind == remote.Asked || m.Kind == remote.Answered {
 		c.asker.Receive(m)

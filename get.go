@@ -200,8 +200,8 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 	return true, err
 }
 
-// refresh loads key in the background, unless that is under way, or has failed a
-// moment ago. It reports false if there is no room for that.
+// refresh loads key in the background, unless a load of it runs, or has failed a moment
+// ago. It reports false if there is no room for a refresh.
 func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) (room bool) {
 	o := *from
 	c.tuned.apply(&o)
@@ -212,7 +212,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	fly := func(found func()) {
-		// From then on its flight says that it runs, unless that is obsolete.
+		// From then on its flight says that it runs, unless the flight is obsolete.
 		o.registered = found
 		_, _ = c.fly(ctx, key, flight.Load, load, &o)
 	}
@@ -225,19 +225,18 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 
 // Refresh loads keys in the background, by Options.ManyLoader in calls for up to 500
 // keys, else by Options.Loader for each key, although L1 may have fresh entries of them.
-// It returns before the loads end: its error is about the request, while the failure of a
-// load is that of a refresh, which Stats and Hooks.Load tell, and Options.ErrorTTL
-// remembers. The loads are those that reads start late in a TTL: reads that miss join
-// them, entries are served meanwhile, and with an L2 one instance loads. A value of L2
-// that is not that of L1 is taken instead of a load. For Options.IdleTTL and the eviction
-// policy they are no reads. [SkipRead] brings a value that was
-// loaded after the call.
+// It returns before the loads end: its error is about the request. A failed load is a
+// failed refresh: Stats and Hooks.Load tell of it, and Options.ErrorTTL remembers it. The
+// loads are like early refreshes, which reads start late in a TTL: reads that miss join
+// them, entries are served meanwhile, and with an L2 one instance loads. A value of L2 that
+// differs from the value of L1 is taken instead of a load. For Options.IdleTTL and the
+// eviction policy the loads are not reads. [SkipRead] brings a value loaded after the call.
 //
-// A key that is being loaded, or has failed a moment ago, is left alone. If
+// A key with a running load, or with a failed one a moment ago, is left alone. If
 // Limits.MaxRefreshes leaves no room for some keys, or they are too long, the others are
-// loaded, and the error is a *PartialError that has ErrOverloaded or ErrKeyTooLong for
-// them. Other errors are ErrNoLoader, ErrClosed, and that of ctx, whose values the loads
-// have.
+// loaded, and the error is a *PartialError with ErrOverloaded or ErrKeyTooLong for them.
+// Other errors are ErrNoLoader, ErrClosed, and the error of ctx. The loads have the values
+// of ctx.
 func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 	switch {
 	case c.closed.Load():
@@ -296,9 +295,9 @@ func (c *Cache[K, V]) keepHot() {
 	}
 }
 
-// hotAndDue returns the hottest keys of L1 that are due before the next time, and were
-// read: each time costs an entry one of its uses. An entry that L1 ends before it is due
-// in L2 is read from there again.
+// hotAndDue returns the hottest keys of L1 that fall due before the next time, and have a
+// use left: each time costs an entry one of its uses. An entry that L1 ends before it is
+// due in L2 is read from there again.
 func (c *Cache[K, V]) hotAndDue() (due []K) {
 	next := c.memory.Now() + int64(c.o.RefreshEvery)
 	tells := c.o.RefreshAt > 0 || c.tuned.stale().window() > 0 // else it is due at its end
@@ -311,7 +310,7 @@ func (c *Cache[K, V]) hotAndDue() (due []K) {
 	return due
 }
 
-// stale counts v, a stale value that is served, because of err or while it is
+// stale counts v, a stale value served because of err, or with a nil err while it is
 // refreshed.
 func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 	if err != nil {
@@ -324,7 +323,7 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 	}
 }
 
-// allowed counts v, a stale value that is served because the caller allows it.
+// allowed counts v, a stale value served because the caller allows it.
 func (c *Cache[K, V]) allowed(ctx context.Context, key K, v V) {
 	c.counts.staleAllowed.Add(1)
 	if hook := c.o.Hooks.Stale; hook != nil {

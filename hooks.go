@@ -33,9 +33,9 @@ type Hooks struct {
 	// Refused is called when a value came too late to be stored in Tier: its
 	// key was invalidated or set while it was on its way.
 	Refused func(Event)
-	// Store is called after a value was stored in Tier, L1 or L2: one that was loaded or
-	// written, that L1 has from L2, or that came from a snapshot. Negative entries are not
-	// told, nor new lives of values that are there.
+	// Store is called after a value was stored in Tier, L1 or L2: a loaded or written
+	// value, a value that L1 takes from L2, or a value from a snapshot. It is not called
+	// for negative entries, nor for new lives of present values.
 	Store func(Event)
 	// Evict is called after an entry has left L1, for the reason in Event.Reason,
 	// unless a newer entry has replaced it. An entry that a drop of everything or of
@@ -56,7 +56,7 @@ type Event struct {
 	Cache string
 	// Key is the key; nil if the event is about no key, or many.
 	Key any
-	// Value is the value that was served, was loaded, was stored, or has left L1; nil
+	// Value is the value served, loaded or stored, or the value that left L1; nil
 	// otherwise. All callers share it: a hook must not change it.
 	Value any
 	// Tier is "L1", "L2" or "origin".

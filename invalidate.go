@@ -19,16 +19,16 @@ import (
 // It returns *RemoteError if L2 or the bus did not confirm. This instance has
 // dropped the keys then, reads them past L2 and tries again in the background,
 // while other instances may still serve them. The same happens if ctx ends before
-// L2 has confirmed: the drop is sent all the same, in the background and at once.
-// For a key that is too long for L2 the error is a *RemoteError, too, but nothing
-// is tried again: other instances are told, and keep their loads of the key for
-// UnconfirmedTTL at most. It returns ErrClosed on a closed cache. It returns
-// ErrKeyTooLong, and has done nothing, if a key exceeds Limits.MaxKeyBytes.
+// L2 has confirmed: the drop is sent nevertheless, in the background and at once. For a key
+// too long for L2 the error is a *RemoteError, too, but nothing is tried again: other
+// instances are told, and keep their loads of the key for UnconfirmedTTL at most. It
+// returns ErrClosed on a closed cache. It returns ErrKeyTooLong, and has done nothing, if a
+// key exceeds Limits.MaxKeyBytes.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "invalidate", remote.Drop{}, keys)
 }
 
-// InvalidateHold is Invalidate for an origin that is read from lagging replicas:
+// InvalidateHold is Invalidate for loads that read lagging replicas of the origin:
 // for d afterwards callers get the values that they load, but no tier stores
 // them. A Set is stored, and does not end the hold. An instance that hears of the
 // hold late keeps it for d from then on. Without an L2 and a bus the hold applies to
@@ -160,11 +160,10 @@ func (c *Cache[K, V]) InvalidateAll(ctx context.Context) error {
 // ExpireAll makes all entries of instances of this name stale, as if their TTL had
 // ended now. For Stale.WhileRevalidate a read gets the stale value at once, and
 // starts a refresh of its key; Limits.MaxRefreshes of these run at once. For
-// Stale.OnError the stale value is served if its load fails. So the entries that are
-// read are rebuilt in the background, and no caller waits. If readers are to wait, as
-// after [Cache.Expire], set Stale.WhileRevalidate to -1. On an instance that has not
-// been told of it, readers of entries in L2 wait. In all else it is like
-// InvalidateAll.
+// Stale.OnError the stale value is served if its load fails. So reads rebuild their entries
+// in the background, and no caller waits. To make readers wait, as after [Cache.Expire],
+// set Stale.WhileRevalidate to -1. On an instance without news of the ExpireAll, readers of
+// entries in L2 wait. In all else it is like InvalidateAll.
 func (c *Cache[K, V]) ExpireAll(ctx context.Context) error {
 	return c.invalidateAll(ctx, "expire all", true)
 }
@@ -199,7 +198,7 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 }
 
 // invalidateAllLocal makes every entry in L1 absent, and keeps running flights from
-// storing. The generation is raised first: a flight that is registered in between
+// storing. The generation is raised first: a flight registered in between
 // has the new generation as its stamp, and loses only its right to store.
 func (c *Cache[K, V]) invalidateAllLocal() {
 	c.generation.InvalidateAll()

@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/origin"
 )
 
-// Entries of L1, their parts, and entries that have left it; see package local.
+// Entries of L1, their parts, and removed entries; see package local.
 type (
 	entry[K comparable, V any]   = local.Entry[K, V]
 	removal[K comparable, V any] = local.Removal[K, V]
@@ -56,7 +56,7 @@ func (c *core) passesMemory(o *call) bool {
 	return o.noMemory || c.settings.Memory.Off || c.tuned.off.Load() || o.own.Longest(1) == 0
 }
 
-// kept is how long a value with these lives is kept that is fresh for left.
+// kept returns for how long a value with these lives is kept, if it is fresh for left.
 func (c *core) kept(left time.Duration, own *expiry.Own) time.Duration {
 	window := c.windows(own).window()
 	if left > NoExpiry-window {
@@ -98,16 +98,16 @@ func (c *core) lasts(since int64) bool {
 	return !c.settings.Remote.Strict && c.now() < l1.After(since, UnconfirmedTTL)
 }
 
-// outdated reports whether a caller that has joined a flight must not be answered
-// with its result r, because a tag of r was dropped after r was read and before
-// the caller came. watermark is the generation of tags from before the caller joined.
+// outdated reports whether a caller that joined a flight must not get its result r, because
+// a tag of r was dropped after r was read and before the caller came. watermark is the
+// generation of tags from before the caller joined.
 func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
 	return c.generation.DroppedBetween(r.Tags, r.TagWatermark, watermark)
 }
 
-// plain reports whether a hit on an entry that ends at dead needs no other check than
-// that of the time and the generation. It is Lives.SoonAt and Lives.Stamp written out:
-// in code that other packages instantiate, Go calls functions of internal/cache/expiry.
+// plain reports whether a hit on an entry that ends at dead needs no check but the time and
+// the generation. It is Lives.SoonAt and Lives.Stamp written out: in code that other
+// packages instantiate, Go calls functions of internal/cache/expiry.
 func plain[V any](h *local.Held[V], now, dead int64, generation uint64) bool {
 	return now < dead-int64(h.Soon&expiry.SpanMask)*expiry.Units[h.Soon>>expiry.SpanBits] &&
 		h.State>>expiry.StampShift >= generation && h.State&expiry.Closely == 0
@@ -130,20 +130,20 @@ func (r *read[K, V]) remembers(err error) bool {
 		return false // a Loader may have used its caller's context
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &late):
 		callers, _ := r.c.flights.Waiting(r.f)
-		return callers > 0 // else it may be that of the caller that has left
+		return callers > 0 // else it may be the error of the caller, which has left
 	}
 	return true
 }
 
 // absent is the negative entry of a key that the origin does not have, for left. tags are
-// those of that answer.
+// the tags of the answer.
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, local.Negative] {
 	return r.c.near.NewNegative(r.f.Key, err, left, r.stamps(tags, nil))
 }
 
-// lifeOfAbsent returns for how long it is remembered that the origin does not have a
-// key: for as long as the call or the load has said, or else for NotFoundTTL. If that is
-// not positive it is not remembered.
+// lifeOfAbsent returns for how long the cache remembers that the origin does not have a
+// key: for as long as the call or the load has said, or else for NotFoundTTL. It remembers
+// nothing if the result is not positive.
 func (c *core) lifeOfAbsent(o *call) time.Duration {
 	if o.ttl != 0 {
 		return c.births.Jittered(o.ttl)

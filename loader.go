@@ -16,7 +16,7 @@ import (
 // first, but not that caller's cancellation: it is cancelled when
 // Limits.HardTimeout is over, and when the cache is closed; with
 // Limits.CancelAbandoned also when no caller waits any more and no other
-// instance does either. A Loader that returns after that has no callers left:
+// instance does either. A Loader that returns later has no callers left:
 // they have got a stale value or an error already. Do not keep state of
 // one request (a transaction, a user) in the value that it returns.
 //
@@ -60,9 +60,9 @@ func Loading(ctx context.Context) *Load {
 }
 
 // LoadingKey returns the Load of one key of the [ManyLoader] that ctx belongs to: of
-// a key that it was asked for, or of an extra key. Its TTL replaces that of
-// [Loading] for all keys of the batch, its tags are added to those, and NoStore of
-// either counts. K must be the type of the cache's keys; the Load of a key of
+// a key that it was asked for, or of an extra key. Its TTL replaces the TTL of [Loading],
+// which is for all keys of the batch. Its tags are added to the tags of Loading, and
+// NoStore of either counts. K must be the type of the cache's keys; the Load of a key of
 // another type has no effect.
 func LoadingKey[K comparable](ctx context.Context, key K) *Load {
 	l := Loading(ctx)
@@ -81,7 +81,7 @@ func LoadingKey[K comparable](ctx context.Context, key K) *Load {
 
 // SetTTL makes the value fresh for d instead of the TTL of the call or of
 // Options.TTL, jitter included. If d is not positive the value is not stored, as
-// with [Load.NoStore]. If the Loader answers ErrNotFound, that is remembered for d.
+// with [Load.NoStore]. If the Loader answers ErrNotFound, the cache remembers this for d.
 func (l *Load) SetTTL(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,7 @@ func (l *Load) SetTTL(d time.Duration) {
 }
 
 // SetTags adds tags to the entry, as [WithTags] does. If they cannot be used
-// the value is returned to the callers, and not stored. A not-found answer
-// that is remembered has them too.
+// the value is returned to the callers, and not stored. A negative entry has them too.
 func (l *Load) SetTags(tags ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +112,7 @@ func (l *Load) SetMemoryTTL(d time.Duration) {
 }
 
 // NoStore keeps the value from being stored in any tier, and ErrNotFound from
-// being remembered. The value that was held for the key is dropped from L1, as by
+// being remembered. The earlier value of the key is dropped from L1, as by
 // any other load.
 func (l *Load) NoStore() {
 	l.mu.Lock()
@@ -157,9 +156,9 @@ func (l *Load) apply(o *call) {
 	}
 }
 
-// loadKey is the key in a load's context under which its Load is, previousKey
-// that of the value which the cache held: it names the cache, so that loads of
-// other caches inside a load do not hide it.
+// loadKey is the key of the Load in a load's context, previousKey the key of the value that
+// the cache held: it names the cache, so that loads of other caches inside a load do not
+// hide it.
 type (
 	loadKey     struct{}
 	previousKey struct{ cache any }
@@ -228,9 +227,9 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 }
 
 // ManyLoader gets the values of several keys, at most 500, from the origin at once. A key
-// that is absent from its result does not exist in the origin. Values of extra keys,
+// absent from its result does not exist in the origin. Values of extra keys,
 // which it was not asked for, are stored in L1 if L1 has no entry of them.
-// [Loading] controls the stores of all keys, [LoadingKey] that of one.
+// [Loading] controls the stores of all keys, [LoadingKey] the store of one.
 // It runs as a [Loader] does. An error beside values applies to the keys without a
 // value. A panic is an error of all keys.
 type ManyLoader[K comparable, V any] func(ctx context.Context, keys []K) (map[K]V, error)

@@ -10,16 +10,16 @@ import (
 	"github.com/strata-cache/strata/internal/cache/keyname"
 )
 
-// GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
-// in L2 in one round trip for each 500 of them, and those of these 500 that are missing
-// there are loaded in one call of load, one 500 after the other. GetMany waits for loads of its keys that are under way, in another batch or
+// GetMany is GetOrLoad for several keys. The keys that L1 does not have are looked up in L2, in one
+// round trip for each 500 of them. The missing keys of these 500 are loaded in one call of load,
+// one 500 after the other. GetMany waits for running loads of its keys, in another batch or
 // alone. A nil load means Options.ManyLoader, else Options.Loader, one key after the other, and
 // without any of them GetMany is [Cache.Get] for several keys: it loads nothing.
 //
-// The result has the keys that have a value: those that the origin does not have
-// are absent from it, and no error. If other keys fail it returns *PartialError
-// beside the values it has found. [ReadInfo] has no effect here. With [SkipRead] load is
-// called for each key by itself, for all at once.
+// The result has the keys with a value. A key that the origin does not have is absent from
+// it, without an error. If other keys fail it returns *PartialError beside the values it
+// has found. [ReadInfo] has no effect here. With [SkipRead] load is called for each key by
+// itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	o := callOf(opts)
 	c.tuned.apply(&o)
@@ -75,7 +75,7 @@ type many[K comparable, V any] struct {
 	call   call
 	found  map[K]V
 	failed map[K]error
-	loads  []context.Context // that are shared with other callers, for the span
+	loads  []context.Context // shared with other callers, for the span
 	due    []K               // to be refreshed
 	ctx    context.Context   // of the call, for hooks
 	// loadless says that it looks at L2 and loads nothing.
@@ -186,8 +186,8 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	}
 }
 
-// refresh loads the keys that are due in the background, in a batch for each maxBatch of
-// them. It returns those for which there is no room.
+// refresh loads the due keys in the background, in a batch for each maxBatch of them. It
+// returns the keys for which there is no room.
 func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	due := slices.DeleteFunc(m.due, func(k K) bool {
 		_, running := m.c.flights.Running(k)
@@ -234,8 +234,7 @@ func (m *many[K, V]) have(key K) bool {
 	return m.c.missed(m.ctx, key, e) != nil
 }
 
-// fly gets keys through their flights: those that are under way, and a batch of
-// all others.
+// fly gets keys through their flights: running ones, and a batch of new ones for the rest.
 func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	c := m.c
 	if m.call.refresh {
@@ -269,8 +268,8 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	}
 }
 
-// besideReloads gets from L2 those of keys that SkipReads are loading, and returns
-// the others, and those of which L2 has nothing fresh: they wait for the load.
+// besideReloads gets from L2 the keys that SkipReads are loading. It returns the rest: the
+// other keys, and the keys without a fresh value in L2, which wait for the load.
 func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	c := m.c
 	if !c.asks(&m.call) || !slices.ContainsFunc(keys, c.flights.Reloading) {

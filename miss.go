@@ -30,8 +30,8 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *cal
 	return c.answer(key, r)
 }
 
-// loader returns load, or that of the Options if load is nil, and notes in o if that is
-// the ManyLoader.
+// loader returns load, or the loader of the Options if load is nil. It notes in o if the
+// result is the ManyLoader.
 func (c *Cache[K, V]) loader(load Loader[K, V], o *call) Loader[K, V] {
 	if load == nil {
 		load = c.o.Loader
@@ -90,8 +90,8 @@ func (c *core) softly(ctx context.Context) (soft context.Context, cancel context
 // nothing is not a literal in a method of a generic type, which is allocated.
 func nothing() {}
 
-// patience returns the patience of a caller that came at this watermark of tags: it
-// ends with soft, if that is not nil.
+// patience returns the patience of a caller that came at this watermark of tags: it ends
+// with soft, unless soft is nil.
 func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patience) {
 	if soft == nil {
 		return p

@@ -41,7 +41,7 @@ type Options[K comparable, V any] struct {
 	// Required; at least 1 ms; NoExpiry for ever.
 	TTL time.Duration
 
-	// IdleTTL is how long an entry of L1 lives that is not read: a value, fresh or
+	// IdleTTL is how long an entry of L1 lives without a read: a value, fresh or
 	// stale, is gone from L1 between 7/8 of IdleTTL and IdleTTL after the last call that
 	// found it there, after the last Touch, or after its store. TTL and Stale remain the
 	// upper bounds. L2 keeps a value for TTL and Stale, so that the next read may bring
@@ -66,11 +66,11 @@ type Options[K comparable, V any] struct {
 	RefreshSpread float64
 
 	// RefreshEvery makes the cache refresh the hottest entries of L1 by itself, once in
-	// RefreshEvery or up to a tenth earlier: those that are past the share RefreshAt of
-	// their TTL, or will be by the next time. So hot keys do not expire if RefreshEvery
+	// RefreshEvery or up to a tenth earlier: the entries past the share RefreshAt of their TTL,
+	// or past it by the next time. So hot keys do not expire if RefreshEvery
 	// and a load take less than the TTL. The hottest are as many as Limits.MaxRefreshes,
-	// in the order of Hottest. An entry that is not read any more is refreshed up to three
-	// times, and then ends; one that was loaded or set and never read ends without. With a
+	// in the order of Hottest. An entry without further reads is refreshed up to three times, and
+	// then ends; an entry never read since its load or Set ends without a refresh. With a
 	// Tier, an entry that lives longer there than in L1 is left to its next read, which finds
 	// it in L2. A look takes all entries. 0: off; at least 1 ms. It needs a Loader or ManyLoader.
 	RefreshEvery time.Duration
@@ -126,8 +126,8 @@ type Options[K comparable, V any] struct {
 	// others. 0 means 100; at most 500. It needs BatchWait.
 	BatchSize int
 
-	// Tags returns the tags of a value that was loaded or written, in addition to
-	// those of [WithTags] and [Load.SetTags]. It is called once for each store, in
+	// Tags returns the tags of a loaded or written value, in addition to the tags of
+	// [WithTags] and [Load.SetTags]. It is called once for each store, in
 	// every way of storing, and never under a lock. A value from L2 keeps the tags
 	// with which it was stored. If Tags panics or its tags cannot be used, a loaded
 	// value is not stored, and Set and Update return an error. Nil means no tags.
@@ -142,7 +142,7 @@ type Options[K comparable, V any] struct {
 	// ShowKeys allows errors and logs to name keys. They may be personal data.
 	ShowKeys bool
 
-	// Hooks are functions that are called for events. Nil costs nothing.
+	// Hooks are functions called for events. Nil costs nothing.
 	Hooks *Hooks
 
 	// Tracer is told of loads, invalidations, and reads that L1 does not answer, as spans.
@@ -185,10 +185,10 @@ type Memory[K comparable, V any] struct {
 	MaxWeight int64
 
 	// Weigh returns the weight of an entry, in the unit of MaxWeight, at
-	// least 1, or memory.Pinned for an entry that is never evicted from L1 and counts as 1: if pinned
-	// entries leave no room for a new entry, that is not kept. It runs once per store, never under a lock. An entry is
-	// not kept in L1 if Weigh panics or returns another weight below 1, or more than
-	// MaxWeight. Nil means that each entry weighs 1.
+	// least 1, or memory.Pinned for an entry that L1 never evicts and that counts as 1: if pinned
+	// entries leave no room for a new entry, L1 does not keep it. It runs once per store, never
+	// under a lock. An entry is not kept in L1 if Weigh panics or returns another weight below 1,
+	// or more than MaxWeight. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
 
 	// Policy decides which entries make room for others: one of the constants of
@@ -196,14 +196,14 @@ type Memory[K comparable, V any] struct {
 	// entries are evicted by A3FIFO.
 	Policy memory.Policy
 
-	// EvictShare is the share of L1 that is evicted when an entry needs room, between 0
-	// and 0.5, in part in the background; see memory.Options. 0 means only what the entry
+	// EvictShare is the share of L1 evicted when an entry needs room, between 0 and 0.5, in
+	// part in the background; see memory.Options. 0 means only as much as the entry
 	// needs.
 	EvictShare float64
 
 	// Off makes L1 keep nothing: every read asks L2, and one load at a time still
-	// serves all callers of a key. What failed loads have returned is remembered all the
-	// same; see ErrorTTL. The other fields, but Clone, have no effect then.
+	// serves all callers of a key. The errors of failed loads are remembered nevertheless;
+	// see ErrorTTL. The other fields, but Clone, have no effect then.
 	Off bool
 
 	// Clone, if set, copies a value each time it is returned, and when Set or Update
@@ -259,8 +259,7 @@ type Limits struct {
 	// refresh of a GetMany counts as one. A read beyond the bound starts no refresh:
 	// it gets its value, and the next read of the key tries again. So a refresh is
 	// delayed, and callers wait only for entries that end before
-	// there was room. 0 means 256, enough for 200 entries that are due at the
-	// same time.
+	// there was room. 0 means 256, enough for 200 entries due at the same time.
 	MaxRefreshes int
 
 	// MaxWaiters bounds the callers that wait at once. Others get a stale value
@@ -287,7 +286,7 @@ type Remote[K comparable, V any] struct {
 
 	// Bus tells instances of each other's invalidations. Without it an
 	// instance may serve an entry that another has invalidated until the entry
-	// expires in L1; see Memory.TTL. A tier that announces its drops, as that of
+	// expires in L1; see Memory.TTL. A tier that announces its drops, as the tier of
 	// package redis, does so on its own server. A bus on another server then carries
 	// heartbeats only, and invalidations are noticed seconds later.
 	Bus remote.Bus
@@ -304,14 +303,14 @@ type Remote[K comparable, V any] struct {
 	// name keys; with a Tier alone Key is enough.
 	//
 	// Nil means: the key itself if its type is a string or integer type, and else its
-	// text, if its type has the methods of encoding.TextMarshaler and its pointer
-	// those of encoding.TextUnmarshaler, as UUIDs and netip.Addr have. Of string and
+	// text, if its type implements encoding.TextMarshaler and its pointer
+	// encoding.TextUnmarshaler, as with UUIDs and netip.Addr. Of string and
 	// integer types these methods are not used. For other types Key is required.
 	//
-	// A text must be parsed to a key that is equal to the first. A call with a key for
-	// which that is not so, or whose MarshalText fails, returns an error and does
-	// nothing: a type that gives two keys one text is at fault. So times as keys must
-	// be rounded by t.UTC().Round(0), which leaves nothing that the text lacks.
+	// A text must be parsed to a key equal to the first. A call with a key for which this
+	// fails, or MarshalText fails, returns an error and does nothing: a type that gives two
+	// keys one text is at fault. So times as keys must be rounded by t.UTC().Round(0),
+	// which leaves nothing that the text lacks.
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 

@@ -41,7 +41,7 @@ type read[K comparable, V any] struct {
 	l2            l2.Session
 	skippedGet    bool // the question for the lease is the first one to L2
 	beside        bool // the caller waits for a reload if L2 has nothing
-	pending       bool // a reload whose load has not begun
+	pending       bool // a reload before the begin of its load
 	// buffer is memory for a value of L2, until it is decoded or copied.
 	buffer []byte
 
@@ -61,9 +61,9 @@ type candidate[K comparable, V any] struct {
 	times flight.Times
 	id    remote.ID // zero if L2 does not hold it
 	tags  []string
-	own   *expiry.Own // nil: those of the Options
-	sum   uint64      // of the payload that L2 has; 0 if that was not read
-	// unbounded says that it was expired in L2 at a time that is unknown here, so
+	own   *expiry.Own // nil: the windows and lives of the Options
+	sum   uint64      // of the payload in L2; 0 if the payload was not read
+	// unbounded says that it was expired in L2 at a time unknown here, so
 	// that L2 keeps it for its whole life.
 	unbounded bool
 	// entry is the entry for L1 of a value that comes from L2. It is stored if the
@@ -120,9 +120,9 @@ const (
 // to L2 and the run of the Loader.
 type reads[K comparable, V any] struct {
 	c    *Cache[K, V]
-	ctx  context.Context // for everything that is done for all reads at once
+	ctx  context.Context // for the common work of all reads
 	call call
-	// load is the Loader of a single read, many that of several.
+	// load is the Loader of a single read, many the Loader of several.
 	load Loader[K, V]
 	many ManyLoader[K, V]
 	all  []*read[K, V]
@@ -167,7 +167,8 @@ func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
 	return l.flight
 }
 
-// Scope returns the context of the flight, which is one piece with that of the Loader.
+// Scope returns the context of the flight, which is one piece of memory with the context of
+// the Loader.
 func (l *leader[K, V]) Scope() *lifetime.Scope {
 	l.reads.within = new(loadContext)
 	return &l.reads.within.flight
@@ -189,7 +190,7 @@ func (l *leader[K, V]) Release() {
 }
 
 // First looks up the key under the caller's own context. If the caller's time ends
-// meanwhile, Then goes on for the callers that have joined the flight.
+// meanwhile, Then goes on for the callers that joined the flight.
 func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	l.reads.begin(&l.read, ctx, f)
 	l.read.beside = l.beside
@@ -254,12 +255,12 @@ func (g *reads[K, V]) finish() {
 	}
 }
 
-// unsettled returns the reads that have no outcome yet.
+// unsettled returns the reads without an outcome.
 func (g *reads[K, V]) unsettled() []*read[K, V] {
 	return where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
 }
 
-// where returns the elements for which f reports true. If that is all of them it
+// where returns the elements for which f reports true. If f is true for all of them it
 // returns s itself.
 func where[E any](s []E, f func(E) bool) []E {
 	for i, e := range s {
@@ -311,7 +312,7 @@ func (g *reads[K, V]) slot() (release func(), ok bool) {
 	return release, err == nil
 }
 
-// flights are those of the reads.
+// flights iterates over the flights of the reads.
 func (g *reads[K, V]) flights() iter.Seq[*flight.Flight[K, V]] {
 	return func(yield func(*flight.Flight[K, V]) bool) {
 		for _, r := range g.all {
@@ -354,8 +355,8 @@ func (r *read[K, V]) over() bool {
 	return true
 }
 
-// ration settles the read with the last failure if its load would be one more
-// attempt at a key that has failed, and enough of those were made lately.
+// ration settles the read with the last failure if its load would be one more attempt at a
+// failed key, and the retry budget is spent.
 func (r *read[K, V]) ration() (spent bool) {
 	c := r.c
 	if r.call.skipRead || !c.origin.Rations() || c.near.Failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
@@ -410,7 +411,7 @@ func (r *read[K, V]) panicked(p any) {
 	r.settle(flight.Result[V]{Err: &LoadPanicError{Value: p, Stack: debug.Stack()}})
 }
 
-// stamps are those of an entry with these tags and lives that the read brings.
+// stamps returns the stamps of an entry that the read brings, with these tags and lives.
 func (r *read[K, V]) stamps(tags []string, own *expiry.Own) stamps {
 	return stamps{Generation: r.f.Stamp, TagGeneration: r.tagGeneration, Tags: tags, Own: own}
 }
@@ -451,7 +452,7 @@ func sessions[K comparable, V any](rs []*read[K, V]) []*l2.Session {
 	return xs
 }
 
-// serving returns those of rs for which L2 is not down. The others are served their
+// serving returns the reads of rs for which L2 is not down. The others are served their
 // suspects.
 func serving[K comparable, V any](rs []*read[K, V]) []*read[K, V] {
 	return where(rs, func(r *read[K, V]) bool {

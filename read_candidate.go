@@ -66,10 +66,10 @@ func (r *read[K, V]) known() remote.ID {
 }
 
 // staleSince returns the time since a stale value of L2 ended, and whether a caller
-// has expired it, so that it is not served while it is refreshed. A value that was
-// expired with everything ended then, as by its TTL. byTag says that one of tags
-// has expired it. unbounded says that L2 keeps it for as long as if it had not been
-// expired, because the time of that is not known here.
+// has expired it, so that it is not served while it is refreshed. A value expired with
+// everything ended at the expiry, as by its TTL. byTag says that one of tags
+// has expired it. unbounded says that L2 keeps it as long as a value without an expiry,
+// because the time of the expiry is unknown here.
 func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired, unbounded bool) {
 	window := c.windows(own).window()
 	if h.Soft && !h.All {

@@ -1,8 +1,8 @@
 // Landing is the last stage of a read: its lease is released if it was not used,
 // its entry goes into L1 if the flight still has the right to store, and the
 // callers of the flight get the result.
-// Invariant: an entry goes into L1 under the lock of its key's flights, so that no
-// Set or Invalidate that has ended before is undone by it.
+// Invariant: an entry goes into L1 under the lock of its key's flights, so that it undoes
+// no Set or Invalidate that ended before.
 
 package strata
 
@@ -17,9 +17,8 @@ import (
 // landAll lands the reads at the end of their stages.
 func (g *reads[K, V]) landAll() { g.landRest(recover()) }
 
-// landRest lands the reads that have not landed, and returns them. Those without a
-// result get an error: p, if that is not nil, is the value of a panic, else a
-// callback has ended the goroutine.
+// landRest lands the remaining reads, and returns them. The reads without a result get an
+// error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 	landed = where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
 	for _, r := range landed {
@@ -36,7 +35,7 @@ func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 	return landed
 }
 
-// land ends the flight of the read, unless that was done while the Loader ran.
+// land ends the flight of the read, unless it ended while the Loader ran.
 func (r *read[K, V]) land() {
 	c, o := r.c, &r.outcome
 	if o.landed {
@@ -103,8 +102,8 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 	}
 }
 
-// insertNothing returns an insert that removes the key from L1, and keeps batches
-// that have begun before from storing it as an extra key.
+// insertNothing returns an insert that removes the key from L1, and keeps batches begun
+// before from storing it as an extra key.
 func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 	return func() {
 		*removed = r.c.near.Forget(r.f.Key)
@@ -118,7 +117,7 @@ func isAnswer(err, target error) bool {
 	return errors.Is(err, target) && !isPanic(err)
 }
 
-// isPanic reports whether err is that of a Loader that panicked.
+// isPanic reports whether err is the panic of a Loader.
 func isPanic(err error) bool {
 	var p *LoadPanicError
 	return errors.As(err, &p)
@@ -153,7 +152,7 @@ func (r *read[K, V]) count(stored bool, callers int) {
 	}
 }
 
-// release releases a lease that was not used, so that no instance waits for it.
+// release releases an unused lease, so that no instance waits for it.
 func (r *read[K, V]) release(l remote.Lease) {
 	defer r.c.contain("Tier.Release")
 	r.l2.Release(r.ctx, r.c.l2, l)

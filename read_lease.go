@@ -6,7 +6,7 @@
 //	waiting   another instance loads; the read asks again, then takes its value
 //	without   L2 does not answer: it loads, and stores in L1 only
 //
-// Invariant: a lease that was granted is used up by the store, or released when
+// Invariant: a granted lease is used up by the store, or released when
 // the read lands.
 
 package strata
@@ -34,8 +34,8 @@ const (
 	askAgain = time.Nanosecond
 )
 
-// takeLeases asks for the leases of all reads. While L2 refuses to store it is not
-// asked: the load is for L1 alone. Of several reads those that have to wait for
+// takeLeases asks for the leases of all reads. While L2 refuses to store it is not asked:
+// the load is for L1 alone. Of several reads, the ones that must wait for
 // another instance go on by themselves.
 func (g *reads[K, V]) takeLeases() {
 	s := g.c.l2
@@ -122,7 +122,7 @@ func (r *read[K, V]) awaitLease() (settled bool) {
 	}
 }
 
-// countWait counts, if waited is set, a read that has waited for the load of another instance.
+// countWait counts, if waited is set, a read that waited for the load of another instance.
 func (r *read[K, V]) countWait(waited bool) {
 	switch n := &r.c.counts; {
 	case !waited:
@@ -191,8 +191,8 @@ func (r *read[K, V]) passBy(a remote.Acquired) (settled bool) {
 	return false
 }
 
-// leaseRequest asks for the lease: to replace a stale value, or one that is fresh
-// and is to be replaced all the same.
+// leaseRequest asks for the lease: to replace a stale value, or a fresh one that the read
+// must replace.
 func (r *read[K, V]) leaseRequest() remote.Request {
 	q := remote.Request{Key: r.l2.Name, Replace: r.right.replaces, Known: r.known()}
 	if q.Replace == 0 && r.call.refresh {
@@ -241,8 +241,8 @@ func (r *read[K, V]) onHold(left time.Duration) {
 	}
 }
 
-// askToReplace asks for the lease on a value that L2 takes for fresh, and that is
-// to be replaced in any case, or cannot be read, or was dropped or expired by a tag.
+// askToReplace asks for the lease on a value that L2 takes for fresh. The read must replace
+// it in any case, cannot read it, or has seen that a tag dropped or expired it.
 func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bool, left time.Duration) {
 	if r.right.replaces != id {
 		r.right.replaces = id
@@ -257,7 +257,7 @@ func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bo
 	return false, askAgain
 }
 
-// granted takes the lease, and the value that is held under it.
+// granted takes the lease, and the value that L2 holds under it.
 func (r *read[K, V]) granted(ctx context.Context, a remote.Acquired) (settled bool) {
 	r.right.lease = a.Lease
 	if !r.c.flights.Keep(r.f) {
@@ -280,8 +280,8 @@ type heldLease struct {
 	lease remote.Lease
 }
 
-// leases appends those of the reads to held. They are looked at before the load begins:
-// from then on it can be cut short, and its leases released.
+// leases appends the leases of the reads to held. It reads them before the load begins:
+// from then on the load can be cut short, and its leases released.
 func (l *loaderRun[K, V]) leases(held []heldLease) []heldLease {
 	for _, r := range l.reads {
 		if r.right.lease.Token != 0 {
@@ -311,7 +311,7 @@ func (c *core) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
 }
 
 // keepLease renews a lease until stop is called or ctx, the load's, has
-// ended: a Loader that hangs holds up this instance only. A load that is done
+// ended: a Loader that hangs holds up this instance only. A load done
 // within a third of the lease costs a timer and no goroutine.
 func (c *core) keepLease(ctx context.Context, h heldLease) (stop func()) {
 	renewing := make(chan func(), 1)

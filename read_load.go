@@ -91,8 +91,8 @@ func (l *loaderRun[K, V]) call(ctx context.Context) {
 	l.values, l.err = l.g.many(ctx, keys)
 }
 
-// of returns the Loader's answer for one key. An error that comes beside values is
-// that of the keys without a value.
+// of returns the Loader's answer for one key. An error beside values applies to the keys
+// without a value.
 func (l *loaderRun[K, V]) of(key K) (v V, err error) {
 	if l.g.many == nil {
 		if l.err != nil {
@@ -154,9 +154,9 @@ func (l *loaderRun[K, V]) judge(at int64, took time.Duration) {
 // took returns the time since the Loader began.
 func (l *loaderRun[K, V]) took(now int64) time.Duration { return time.Duration(now - l.within.Begun()) }
 
-// CutShort lands the reads of a Loader that has not returned when its context has
-// ended, and releases their leases after that: callers do not wait for L2. A
-// Loader that looks at its context is as late as one that does not.
+// CutShort lands the reads if the context of the Loader ends before the Loader returns. It
+// releases their leases afterwards: callers do not wait for L2. A Loader that looks at its
+// context is as late as one that does not.
 func (l *loaderRun[K, V]) CutShort() {
 	now := l.g.c.memory.Now()
 	took := l.took(now)

@@ -2,9 +2,9 @@
 // come since the caller looked, then L2. It settles a read with a fresh value, with
 // a stale one that may be served while it is refreshed, or with "not found". Any
 // other stale value becomes the candidate of the read.
-// Invariant: an entry that a message has made suspect, or a drop that is pending
-// concerns, settles no read that L2 could answer; a value of L2 is decoded by the
-// version of the program whose fingerprint has sealed it.
+// Invariant: a suspect entry, or an entry under a pending drop, settles no read that L2
+// could answer; a value of L2 is decoded by the version of the program with the fingerprint
+// that sealed it.
 
 package strata
 
@@ -22,7 +22,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// lookUp looks up the reads in both tiers, lands those that are settled by that,
+// lookUp looks up the reads in both tiers, lands the reads that this settles,
 // and returns them. The others remain.
 func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	done := false
@@ -53,7 +53,7 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	return landed
 }
 
-// lookAgain looks for an entry that has come to L1 since the caller looked. A
+// lookAgain looks for an entry that came to L1 since the caller looked. A
 // stale one becomes the candidate.
 func (r *read[K, V]) lookAgain() (settled bool) {
 	c := r.c
@@ -241,7 +241,7 @@ func (r *read[K, V]) unsealOlder(box *sealed, h *remote.Held) {
 	}
 }
 
-// getOlder is getOlder of the reads of ask whose boxes have no value, in one round trip
+// getOlder is getOlder of the reads of ask with an empty box, in one round trip
 // for each version.
 func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []sealed) {
 	for i := range g.c.l2.Elders() {
@@ -314,7 +314,7 @@ func (r *read[K, V]) tagDrops(ctx context.Context, box *sealed) (drops map[strin
 	return drops
 }
 
-// useSealed is useHeld for a value that is unsealed, and the drops of its tags.
+// useSealed is useHeld for an unsealed value, and the drops of its tags.
 func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settled bool) {
 	if r.call.skipRead {
 		r.useHeldBefore(box, drops)
@@ -390,12 +390,12 @@ func (r *read[K, V]) serveSuspect() (settled bool) {
 	return true
 }
 
-// opened is a value of L2 that was opened.
+// opened is an opened value of L2.
 type opened[V any] struct {
 	value V
 	state heldState
 	tags  []string
-	own   *expiry.Own // nil: those of the Options
+	own   *expiry.Own // nil: the windows and lives of the Options
 	byTag bool        // one of tags has expired it
 }
 
@@ -415,10 +415,10 @@ type sealed struct {
 	state   heldState // absent if it cannot be read, or must not be used
 	flags   envelope.Flags
 	payload []byte
-	version int // of the program that has sealed it: 0 is this one
+	version int // of the program that sealed it: 0 is this one
 	tags    []string
 	clock   uint64      // of tags, from before its load
-	own     *expiry.Own // nil: those of the Options
+	own     *expiry.Own // nil: the windows and lives of the Options
 }
 
 // unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;

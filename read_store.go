@@ -54,9 +54,9 @@ func (g *reads[K, V]) store() {
 	}
 }
 
-// label gives the answer of the Loader its tags: those that the call and the load
-// have named, or else those of the value that still holds, and those that
-// Options.Tags has for a value.
+// label gives the answer of the Loader its tags: the tags that the call and the load have
+// named, or else the tags of the value that still holds. For a value it adds the tags of
+// Options.Tags.
 func (r *read[K, V]) label() {
 	o, k := &r.outcome, &r.candidate
 	switch err := o.res.Err; {
@@ -149,8 +149,8 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 	return s, true
 }
 
-// remoteLives returns for how long a value that is fresh for left is fresh in L2,
-// and for how long it is kept there.
+// remoteLives returns for how long a value is fresh in L2, and for how long it is kept
+// there, if it is fresh here for left.
 func (c *core) remoteLives(left time.Duration, own *expiry.Own) (fresh, kept time.Duration) {
 	return min(left, maxRemoteLife), min(c.kept(left, own), maxRemoteLife)
 }
@@ -288,9 +288,8 @@ func (s *toStore[K, V]) keepNegative(err error) {
 	}
 }
 
-// keepLoaded makes v, which was loaded at some time, an entry for L1, whose life
-// began then. A value that
-// L2 cannot confirm after a message was lost lives as without a bus.
+// keepLoaded makes v an entry for L1. Its life began at loaded, the time of its load. A
+// value that L2 cannot confirm after a lost message lives as without a bus.
 func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
 	kept := r.c.kept(left, r.call.own)
 	if r.l2.KeyTooLong {

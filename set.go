@@ -35,7 +35,7 @@ func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOptio
 }
 
 // SetMany is Set for many entries, in two round trips to L2 for each 500 of
-// them. It serves to warm up a cache from a source that is known to be current. The
+// them. It serves to warm up a cache from a source known to be current. The
 // entries are independent of each other. It stops at the first error, after which
 // some of them are stored and others are not.
 func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallOption) error {
@@ -56,7 +56,7 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 
 // SetNotFound is [Cache.Set] for the answer that the origin has no such key: callers of
 // the key get ErrNotFound for Options.NotFoundTTL, or for as long as [WithTTL] says. If
-// that is not positive it drops the key, as Invalidate does.
+// this time is not positive, SetNotFound drops the key, as Invalidate does.
 func (c *Cache[K, V]) SetNotFound(ctx context.Context, key K, opts ...CallOption) error {
 	return c.set(ctx, []write[K, V]{{key: key, absent: true}}, callOf(opts))
 }
@@ -83,7 +83,7 @@ type write[K comparable, V any] struct {
 }
 
 // set stores ws: encode and weigh, take the rights, drop with tokens, put with
-// them, and then insert into L1 the values that were not fenced in between.
+// them, and then insert into L1 the values not fenced in between.
 func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -129,12 +129,12 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	return err
 }
 
-// stamps returns the stamps of an entry that is written now.
+// stamps returns the stamps of an entry written now.
 func (c *Cache[K, V]) stamps(tags []string, own *expiry.Own) stamps {
 	return stamps{Generation: c.generation.Watermark(), TagGeneration: c.generation.TagWatermark(), Tags: tags, Own: own}
 }
 
-// setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
+// setMemory stores w in L1 alone, in one step, so that no concurrent Set
 // removes the entry of another.
 func (c *Cache[K, V]) setMemory(ctx context.Context, w *write[K, V]) error {
 	w.stamps = c.stamps(w.tags, w.own)

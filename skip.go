@@ -31,7 +31,7 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from
 	if err != nil {
 		return v, err
 	}
-	if r.Instead != nil { // a stale value is for callers that have joined
+	if r.Instead != nil { // a stale value is for callers that joined
 		return v, c.wrap(key, r.Instead)
 	}
 	return c.answer(key, r)
@@ -66,8 +66,8 @@ func (r *read[K, V]) prepareReload() {
 	}
 }
 
-// startReload lets the next caller that wants a reload have another, and looks for
-// a candidate: one that was not dropped since L2 was asked.
+// startReload lets the next caller that wants a reload have another, and looks for a
+// candidate not dropped since L2 was asked.
 func (r *read[K, V]) startReload() {
 	r.pending = false
 	if !r.c.flights.Start(r.f) {
@@ -91,8 +91,8 @@ func (r *read[K, V]) useHeldBefore(box *sealed, drops map[string]remote.Tag) {
 	}
 }
 
-// supersede drops the older values of other instances after a reload, if that has
-// not happened as L2 stored the answer of the load.
+// supersede drops the older values of other instances after a reload, unless L2 dropped
+// them as it stored the answer of the load.
 func (r *read[K, V]) supersede() {
 	res := &r.outcome.res
 	answer := res.Err == nil && res.Instead == nil || isAnswer(res.Err, ErrNotFound)

@@ -26,7 +26,7 @@ type Stats struct {
 
 	// Reads counts calls of Get and GetOrLoad.
 	Reads uint64
-	// L1 is the tier in this process: an entry that is stale is a miss.
+	// L1 is the tier in this process: a stale entry is a miss.
 	L1 TierStats
 	// L2 is the remote tier, as flights read it.
 	L2 TierStats
@@ -58,21 +58,20 @@ type Stats struct {
 	// ran no load, the mean duration of loads at the time of the next call of Stats.
 	Saved time.Duration
 
-	// Refreshes counts loads that were started in the background, while the
-	// entry could be served; RefreshesDropped counts reads that started none,
-	// because Limits.MaxRefreshes were running.
+	// Refreshes counts loads started in the background, while the entry could be served;
+	// RefreshesDropped counts reads that started none, because Limits.MaxRefreshes were
+	// running.
 	Refreshes, RefreshesDropped uint64
 	// Warmed counts keys that [Cache.Warm] looked up in L2, and those that it had loaded.
 	Warmed uint64
-	// StaleRevalidating, StaleOnError and StaleAllowed count stale values that were
-	// served: while they were refreshed; because a load had failed, took longer
-	// than Limits.SoftTimeout, or could not be waited for; and because the caller
-	// allows it.
+	// StaleRevalidating, StaleOnError and StaleAllowed count served stale values: while
+	// they were refreshed; because a load had failed, took longer than Limits.SoftTimeout,
+	// or could not be waited for; and because the caller allows it.
 	StaleRevalidating, StaleOnError, StaleAllowed uint64
 	// Remembered counts misses that L1 answered: Negative of them with a negative entry, the
 	// others with a stale value. Throttled counts flights that did not load, because a load of
 	// the key had failed a moment before, or no slot of Limits.MaxLoads came free.
-	// BudgetSpent counts those of them that did not load because too many keys had
+	// BudgetSpent is the part of Throttled due to the retry budget: too many keys had
 	// failed.
 	Remembered, Negative, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
@@ -80,8 +79,8 @@ type Stats struct {
 	// BreakerOpen is whether the circuit breaker of L2 is open, StoringStopped whether no value
 	// is stored there because it has refused to store too often: of several servers all.
 	BreakerOpen, StoringStopped bool
-	// ServersLeftAlone and ServersWithoutStores are the names of those servers of several
-	// of which that is true, in order.
+	// ServersLeftAlone and ServersWithoutStores are the names, in order, of the servers
+	// among several with an open breaker, and of the ones where no value is stored.
 	ServersLeftAlone, ServersWithoutStores []string
 	// BreakerChanges counts the times at which the breaker of L2, or of a server of it, was
 	// opened or closed.
@@ -97,8 +96,8 @@ type Stats struct {
 	Refused uint64
 	// RemoteRefused counts values that L2 refused for that reason.
 	RemoteRefused uint64
-	// LeaseWaits counts flights that have waited for another instance's load, LeaseWins those
-	// of them that got its answer, so that they ran no load.
+	// LeaseWaits counts flights that waited for another instance's load, LeaseWins the
+	// flights among them that got its answer, and ran no load.
 	LeaseWaits, LeaseWins uint64
 
 	// Invalidations counts keys and tags that callers invalidated or expired on
@@ -107,9 +106,9 @@ type Stats struct {
 	// messages without an effect: damaged, of another version, or about a key or a tag that
 	// this instance cannot have.
 	Invalidations, Heard, Gaps, Unreadable uint64
-	// Missed counts lanes (of 1024 slices of the key space) in which a lost message
-	// was found, Confirmed the entries of L1 that were suspect for that reason and
-	// that L2 has confirmed.
+	// Missed counts lanes (of 1024 slices of the key space) in which a lost message was
+	// found, Confirmed the entries of L1 that L2 has confirmed: they had become suspect for
+	// that reason.
 	Missed, Confirmed uint64
 	// Degraded counts reads that L1 answered while the bus was silent, or while
 	// L2 could not confirm an entry: another instance may have invalidated it.
@@ -128,11 +127,11 @@ type Stats struct {
 	// Pending is the number of drops that L2 or the bus has not confirmed yet.
 	Pending int
 
-	// Evicted counts entries that left L1 to make room, Expired those that were
-	// swept after their life, Rejected those that L1 did not take because of their
+	// Evicted counts entries that left L1 to make room, Expired the entries swept after
+	// their life, Rejected the entries that L1 did not take because of their
 	// weight.
 	Evicted, Expired, Rejected uint64
-	// EvictionAge is for how long values were in L1 that left to make room, of a sample of one
+	// EvictionAge is for how long evicted values were in L1, from a sample of one
 	// in 64. Ages far below the TTL say that L1 is too small.
 	EvictionAge Histogram
 	// Entries and Weight are the number and the weight of the entries in L1 now.
@@ -153,9 +152,9 @@ type Stats struct {
 	CallbackPanics uint64
 	// CallbacksLate counts calls of hooks, of the Tracer and of the Logger for which the
 	// cache did not wait until they returned. CallbacksDropped counts events, spans and
-	// lines that were left out because too many such calls had not returned.
+	// lines left out because too many such calls had not returned.
 	CallbacksLate, CallbacksDropped uint64
-	// EncodeErrors counts values that are not in L2 because the Codec refused them,
+	// EncodeErrors counts values missing in L2 because the Codec refused them,
 	// since they would come back as other values or not at all, or because they are too
 	// large. Callers get them, and every instance loads them. The first one is logged.
 	EncodeErrors uint64
@@ -169,8 +168,8 @@ type Stats struct {
 type TierStats struct {
 	// Hits counts look-ups that found a fresh value, Misses the others.
 	Hits, Misses uint64
-	// Errors counts operations that were refused or got no answer, TimedOut those of them
-	// that got none in time.
+	// Errors counts operations refused or without an answer, TimedOut the ones without an
+	// answer in time.
 	Errors, TimedOut uint64
 	// Foreign counts values that could not be read: of another program, of another
 	// version, or damaged. They are misses, too. The log has one line a minute
@@ -183,12 +182,12 @@ type LoadStats struct {
 	// OK, NotFound, NotModified, Errors and Panics count loads by their outcomes.
 	// Loaders that exited their goroutine count as panics.
 	OK, NotFound, NotModified, Errors, Panics uint64
-	// Changed counts those of OK that brought another value than the cache had of the key when
-	// they began, fresh or stale, Unchanged those that brought an equal one. NotModified is apart
-	// from them. Values of basic types, arrays and structs of these, slices of bytes, and types
-	// with a method Equal are compared themselves, others by their encoded bytes: with an L2 as
-	// far as it had the value before; without one, if there is a Remote.Codec, one load in 16,
-	// which counts as 16.
+	// Changed is the part of OK that brought another value than the cache had of the key when the
+	// load began, fresh or stale; Unchanged is the part that brought an equal value. NotModified
+	// is apart from them. Values of basic types, arrays and structs of these, slices of bytes,
+	// and types with a method Equal are compared themselves, others by their encoded bytes: with
+	// an L2 as far as it had the value before; without one, if there is a Remote.Codec, one load
+	// in 16, which counts as 16.
 	Changed, Unchanged uint64
 	// Running is the number of loads that run now. A load of several keys counts as one
 	// for each.
@@ -305,12 +304,12 @@ type Parts struct {
 }
 
 // Histogram counts durations in buckets of doubling width, in units of 2⁻²⁰ seconds
-// (0.954 µs). The bounds of its buckets are those of a native histogram of Prometheus with
+// (0.954 µs). Its buckets have the bounds of a native histogram of Prometheus with
 // schema 0 and of an exponential histogram of OpenTelemetry with scale 0, so that both hold
 // the same counts. The zero Histogram is empty.
 type Histogram struct {
 	// Buckets[i] counts durations of Bound(i) at most that no lower bucket counts. The last
-	// one counts all that are longer.
+	// one counts all longer ones.
 	Buckets [44]uint64
 	// Sum is the sum of all durations.
 	Sum time.Duration
@@ -351,7 +350,7 @@ func durations(d *histogram.Durations) (h Histogram) {
 // empty.
 type SizeHistogram struct {
 	// Buckets[i] counts sizes of 2^i bytes at most that no lower bucket counts. The last
-	// one counts all that are larger.
+	// one counts all larger ones.
 	Buckets [32]uint64
 	// Sum is the sum of all sizes.
 	Sum uint64

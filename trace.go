@@ -10,9 +10,9 @@ import (
 // Tracer is told of the work of a cache as spans of a trace. Package otel has one for
 // OpenTelemetry. Reads that L1 answers have no span, and never ask the Tracer. Its methods
 // must be safe for concurrent use; a panic is contained, counted and logged. They run as
-// [Hooks] do: work whose Start has taken too long has no span.
+// [Hooks] do: work has no span if its Start took too long.
 type Tracer interface {
-	// Start begins a span. The context that it returns, made of ctx, is that of the work
+	// Start begins a span. It returns a context, made of ctx, for the work
 	// inside the span: of requests to L2 and, in a load, of the Loader. The span ends when
 	// end is called, once.
 	Start(ctx context.Context, s Span) (within context.Context, end func(SpanEnd))
@@ -38,13 +38,14 @@ type Span struct {
 	Name, Cache string
 	// Key is the key, with Options.ShowKeys and if there is only one. Else nil.
 	Key any
-	// Keys is the number of keys, Tags that of tags; both are zero if everything is dropped.
+	// Keys is the number of keys, Tags the number of tags; both are zero if everything is
+	// dropped.
 	Keys, Tags int
 	// Soft says that a SpanInvalidate makes entries stale, not absent.
 	Soft bool
 	// Reason is why a SpanLoad runs: "miss", "refresh" or "reload" (SkipRead).
 	Reason string
-	// Apart says that the span is the root of a trace, linked to the span in ctx that has caused it.
+	// Apart says that the span is the root of a trace, linked to its cause, the span in ctx.
 	Apart bool
 }
 
@@ -66,12 +67,12 @@ type SpanEnd struct {
 	// is the number of drops that they have not confirmed yet.
 	Confirmed bool
 	Pending   int
-	// Err is the error that the caller gets, or that of the load. It is nil if the caller's
-	// own context has ended, and for ErrNotFound and ErrNotModified.
+	// Err is the error that the caller gets, or the error of the load. It is nil if the
+	// caller's own context has ended, and for ErrNotFound and ErrNotModified.
 	Err error
 }
 
-// span is a span that has begun; nil without a Tracer.
+// span is a begun span; nil without a Tracer.
 type span struct {
 	c   *core
 	ctx context.Context // of the caller

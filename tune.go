@@ -14,14 +14,14 @@ import (
 	check "github.com/strata-cache/strata/internal/cache/settings"
 )
 
-// Tuning are changes of Options of a cache that is in use, for [Cache.Tune]. A nil field
+// Tuning are changes of Options of a cache in use, for [Cache.Tune]. A nil field
 // changes nothing. new(5*time.Minute) is a pointer to a value.
 type Tuning struct {
 	// MaxEntries and MaxWeight replace the bounds of L1: at least 1; MaxWeight needs
 	// Memory.Weigh. A smaller bound evicts some 16,000 entries at once, and the rest in
 	// the background.
 	MaxEntries, MaxWeight *int64
-	// TTL replaces Options.TTL for values that are stored from now on: at least 1 ms, or
+	// TTL replaces Options.TTL for values stored from now on: at least 1 ms, or
 	// NoExpiry.
 	TTL *time.Duration
 	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for values
@@ -37,7 +37,7 @@ type Tuning struct {
 
 // Tune changes Options of this instance while the cache is in use. It changes all that t names, or,
 // if a value is invalid or the cache is closed, nothing; then it counts in Stats.TuneRefused
-// and returns an error that names every field that is wrong. The log gets a line for each
+// and returns an error that names every wrong field. The log gets a line for each
 // change. Other instances are not told.
 func (c *Cache[K, V]) Tune(t Tuning) error {
 	c.tuned.mu.Lock()
@@ -102,7 +102,7 @@ func (t *tuned) apply(o *call) {
 	}
 }
 
-// checkTuning returns an error for every field of t that is wrong.
+// checkTuning returns an error for every wrong field of t.
 func (c *core) checkTuning(t *Tuning) error {
 	if c.closed.Load() {
 		return ErrClosed

@@ -7,17 +7,15 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Update runs write, which writes to the origin and returns the value that is there
-// now, and stores that value. The cache cannot end up behind the origin, however
-// many callers write at the same time: the key is dropped before write runs, and the
-// value is stored only if the key was not set or invalidated since.
-// Callers may be answered with the old value until Update returns. write may
-// call [Loading] with its context, to name tags or a life of the value.
+// Update runs write, which writes to the origin and returns the new value there, and stores
+// this value. The cache cannot end up behind the origin, however many callers write at the
+// same time: the key is dropped before write runs, and the value is stored only if the key
+// was not set or invalidated since. Callers may be answered with the old value until Update
+// returns. write may call [Loading] with its context, to name tags or a life of the value.
 //
-// It returns write's error, having dropped the key: the origin may have
-// changed all the same. It returns *RemoteError if L2 did not confirm: write
-// has run, and the key is dropped as after an Invalidate that was not
-// confirmed. If the value cannot be encoded, or its tags cannot be used, it
+// It returns write's error, having dropped the key: the origin may have changed nevertheless. It
+// returns *RemoteError if L2 did not confirm: write has run, and the key is dropped as after an
+// unconfirmed Invalidate. If the value cannot be encoded, or its tags cannot be used, it
 // returns that error; write has run, and the key is dropped. On a closed cache it returns ErrClosed and write has not run.
 func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.Context) (V, error), opts ...CallOption) (err error) {
 	if c.closed.Load() {
@@ -84,8 +82,7 @@ type update[K comparable, V any] struct {
 	stored bool
 }
 
-// begin drops the key with a token that is good for as long as a load may
-// take.
+// begin drops the key with a token valid for as long as a load may take.
 func (u *update[K, V]) begin(ctx context.Context) (err error) {
 	if !u.c.l2.Used() {
 		return nil

@@ -23,7 +23,7 @@ type settings = Options[none, none]
 // none stands for the types of keys and values.
 type none struct{}
 
-// settings returns what o has beside functions for its types.
+// settings returns the fields of o other than functions for its types.
 func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
 	s := &settings{
@@ -128,7 +128,7 @@ func (r *Remote[K, V]) names() keyname.Names[K] {
 	return n
 }
 
-// defaultCodec returns the codec that is used if the Options name none.
+// defaultCodec returns the codec for Options without one.
 func defaultCodec[V any]() codec.Codec[V] {
 	var c any = codec.JSON[V]()
 	switch any(*new(V)).(type) {

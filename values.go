@@ -74,8 +74,8 @@ func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
 	return c.o.Remote.Codec.Append(b, v)
 }
 
-// notStored counts a value of key that is not in L2 because of err, and logs the first one.
-// The text of an error of another Codec than those of package codec may have a value in it.
+// notStored counts a value of key missing in L2 because of err, and logs the first one. The
+// error of a Codec outside package codec may have a value in its text.
 func (c *core) notStored(key any, err error) {
 	if c.counts.encodeErrors.Add(1) > 1 {
 		return
@@ -112,7 +112,7 @@ func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 	return name, err
 }
 
-// checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
+// checkKey returns ErrKeyTooLong for a string longer than a key may be.
 // Keys of other types have a length only by their names; see nameOf.
 func (c *Cache[K, V]) checkKey(key K) error {
 	if c.texts && c.tooLong(keyname.Length(key)) {
@@ -138,7 +138,7 @@ func (c *core) contain(callback string) {
 
 // form says how values are kept in L2.
 type form struct {
-	// schema is the fingerprint of values that are stored, older are those of others
+	// schema is the fingerprint of stored values, older are the other fingerprints
 	// that can be read.
 	schema uint64
 	older  []uint64
@@ -146,8 +146,8 @@ type form struct {
 	advice []string
 }
 
-// format returns the form of the values in L2, and how those of older versions of the
-// program are read.
+// format returns the form of the values in L2, and the readers of values of older versions
+// of the program.
 func (r *Remote[K, V]) format() (f form, older []codec.Older[V]) {
 	f.schema = codec.Fingerprint(r.Codec)
 	if c, ok := r.Codec.(codec.Upgrader[V]); ok {

@@ -20,11 +20,11 @@ var (
 
 // WarmOptions configure [Cache.Warm]. The zero WarmOptions set no limit.
 type WarmOptions struct {
-	// PerSecond is the number of keys that are read from L2, or loaded, in a second at most.
+	// PerSecond is the largest number of keys read from L2, or loaded, in a second.
 	// 0 means as many as L2 and the origin answer. A negative number is an error.
 	PerSecond int
 	// Load has keys that L2 does not have loaded, by Options.ManyLoader, one batch at a time,
-	// or else by Options.Loader, one key after the other. Such loads are like those of
+	// or else by Options.Loader, one key after the other. Such loads are like the loads of
 	// GetMany: with leases, limits and remembered failures.
 	Load bool
 	// Progress, if set, is called after each batch of up to 500 keys.
@@ -33,9 +33,9 @@ type WarmOptions struct {
 
 // Warmed is the result of [Cache.Warm], or how far it is.
 type Warmed struct {
-	// Keys is the number of keys so far. Present is the number of those that L1 had
-	// already, Found of those that L2 had, Loaded and Failed of those with a load that has
-	// succeeded or failed, and Absent of the others.
+	// Keys is the number of keys so far. Present counts the keys that L1 had already, Found
+	// the keys that L2 had, Loaded and Failed the keys with a load that succeeded or
+	// failed, and Absent the others.
 	Keys, Present, Found, Loaded, Failed, Absent int
 }
 
@@ -44,16 +44,16 @@ type Warmed struct {
 // saves them: Warm ends when L1 is full, since each entry more would push one out. It reads
 // in batches of up to 500 keys in one round trip each, one batch at a time.
 //
-// With a Bus that is not connected yet, Warm waits for it, up to three seconds, so that the
-// entries are not in doubt later.
+// With a Bus not yet connected, Warm waits for its connection, up to three seconds, so that
+// the entries do not become suspect later.
 //
-// Warm stores nothing that a read would not store, so it brings back no value that was
-// dropped. Without WarmOptions.Load, keys that L2 does not have are left to their readers. It is
+// Warm stores nothing that a read would not store, so it brings back no dropped value. Without
+// WarmOptions.Load, keys that L2 does not have are left to their readers. It is
 // no read: Stats counts it as Warmed, and no hook for hits and misses is called.
 //
 // It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
 // error if in three batches in a row L2 does not answer, or all loads fail, if the cache has
-// Memory.Off, no Tier or no loader, or is closed. The keys so far are warm all the same.
+// Memory.Off, no Tier or no loader, or is closed. The keys so far stay warm.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
 	var progress func(transfer.Warmed)
 	if o.Progress != nil {
