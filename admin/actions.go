@@ -103,7 +103,7 @@ func (p *Page) all(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// did is the sentence about a drop that was done.
+// did is the sentence about a finished drop.
 func did(soft bool, subject string) string {
 	if soft {
 		return subject + " expired: a value is stale, and is loaded again when it is read."
@@ -125,7 +125,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, name, done string, ca
 		return
 	}
 	defer end()
-	// An action that has begun is not given up because a browser leaves.
+	// A running action is not given up because a browser leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 	defer cancel()
 	begun := time.Now()

@@ -243,7 +243,7 @@ func TestOptionsThatDecideNothingPanic(t *testing.T) {
 }
 
 // TestRefusedTuningIsAnOutcome has values that the page or the cache refuses: the answer is
-// that of an action that was tried.
+// the outcome of a tried action.
 func TestRefusedTuningIsAnOutcome(t *testing.T) {
 	f := &fake{name: "users"}
 	p := pageOf(t, Options{}, f)

@@ -8,7 +8,7 @@
 // The page works below any prefix. Importing this package opens no port: the handler is part
 // of a server of the program. Unless [Options].Authorize says otherwise, it answers only
 // requests with a token: open the page, and the log of the program has its whole address. It never
-// shows values, and shows keys only of caches whose options allow that.
+// shows values, and shows keys only of caches with Options.ShowKeys.
 //
 // Beside the page there is JSON for programs: api/caches, api/cache?name=, api/stream?name=
 // and api/explain?name=&key=; and api/invalidate, api/tags, api/all and api/tune, which want
@@ -45,17 +45,18 @@ type Cache interface {
 	Inside() strata.Inside
 }
 
-// Options are the options of New. The zero Options are those of Handler.
+// Options are the options of New. Handler uses the zero Options.
 type Options struct {
 	// Authorize decides which requests are answered; the others get status 403. It is called
 	// for every request, at the same time, and may look at a session or a certificate. The address of the
 	// peer is no proof: behind a proxy each request comes from the proxy.
 	Authorize func(*http.Request) bool
 	// Token is a secret of 16 bytes or more. Without Authorize, only requests that have it are answered:
-	// an address that ends with ?token=, or a header "Authorization: Bearer". A browser that has followed
-	// such an address gets a cookie, and needs the token no more. Without both, New draws a token; when
-	// the first request without it comes, the standard logger (slog.Default) writes the whole address of
-	// the page, with the token, once. Over a network use TLS: the token is in the request.
+	// an address that ends with ?token=, or a header "Authorization: Bearer". A browser that
+	// followed such an address gets a cookie, and needs the token no more. Without both, New draws
+	// a token; when the first request without it comes, the standard logger (slog.Default) writes
+	// the whole address of the page, with the token, once. Over a network use TLS: the token is in
+	// the request.
 	Token string
 	// ReadOnly refuses all actions.
 	ReadOnly bool
@@ -95,14 +96,14 @@ var files embed.FS
 func Handler(caches ...Cache) *Page { return New(Options{}, caches...) }
 
 // New returns a page of these caches, in this order. On the page, a cache without a name is
-// called "cache", and one with the name of an earlier cache gets a number behind it. A nil
-// cache, a Token that is shorter than 16 bytes, and a Token beside Authorize are mistakes of the program,
+// called "cache", and one with the name of an earlier cache gets a number behind it. A nil cache, a
+// Token shorter than 16 bytes, and a Token beside Authorize are mistakes of the program,
 // for which New panics.
 //
 // From now on the page keeps the numbers of ten minutes, and the hottest keys, so that it shows the time before
-// it is opened: 200 KB for each cache at most, and a call of Stats every two seconds. A hit costs the
-// same. That ends with Close, or when the program has forgotten the page. Close it before the server that
-// it is a part of: a server waits for streams to end.
+// it is opened: 200 KB for each cache at most, and a call of Stats every two seconds. A hit costs
+// the same. The collection ends with Close, or when the program has no reference to the page any
+// more. Close the page before its server: a server waits for streams to end.
 func New(o Options, caches ...Cache) *Page {
 	switch {
 	case o.Token != "" && o.Authorize != nil:
@@ -131,7 +132,7 @@ func New(o Options, caches ...Cache) *Page {
 		p.assets, err = page.NewAssets(own)
 	}
 	if err != nil {
-		panic(err) // a file that is part of the program is missing
+		panic(err) // a file embedded in the program is missing
 	}
 	p.history.start(p.caches)
 	guarded := page.Options{Authorize: o.Authorize, Token: o.Token, ReadOnly: o.ReadOnly}
@@ -142,7 +143,8 @@ func New(o Options, caches ...Cache) *Page {
 	return p
 }
 
-// tellAddress writes the address of a page, which nobody else knows.
+// tellAddress writes the address of a page, which has its token, to the log of the
+// program.
 func tellAddress(address string) { slog.Info("admin: the page of caches is at " + address) }
 
 // Close ends all streams of the page, and the collection of numbers. Later streams are

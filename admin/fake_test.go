@@ -17,8 +17,8 @@ import (
 	"github.com/strata-cache/strata/internal/snapshot/inside"
 )
 
-// fake is a cache whose answers a test sets. It records the calls that could change
-// something.
+// fake is a cache with answers that a test sets. It records the calls that could
+// change something.
 type fake struct {
 	mu       sync.Mutex
 	name     string
@@ -132,8 +132,8 @@ func ask(h http.Handler, r *http.Request) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// answer sends a request, which must succeed, and decodes the answer strictly: the types of
-// the JSON say all that is in it.
+// answer sends a request, which must succeed, and decodes the answer strictly: the types
+// name all fields of the JSON.
 func answer[T any](t *testing.T, h http.Handler, r *http.Request) (v T) {
 	t.Helper()
 	status, body := ask(h, r)
@@ -145,7 +145,7 @@ func answer[T any](t *testing.T, h http.Handler, r *http.Request) (v T) {
 	return v
 }
 
-// pageOf returns a page that is closed at the end of the test.
+// pageOf returns a page, and closes it at the end of the test.
 func pageOf(t *testing.T, o Options, caches ...Cache) *Page {
 	t.Helper()
 	if o.Authorize == nil {

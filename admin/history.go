@@ -27,7 +27,7 @@ type history struct {
 	timer  *time.Timer
 	n      int // samples so far
 	closed bool
-	all    sync.WaitGroup // the sample that is being taken
+	all    sync.WaitGroup // the running sample
 }
 
 // record has the samples of one cache, the oldest first. The next sample is the difference to
@@ -119,7 +119,7 @@ func (h *history) sample() {
 	h.n++
 }
 
-// add adds the sample of a time, and a mark if that is due.
+// add adds the sample of a time, and a mark if one is due.
 func (r *record) add(s *strata.Stats, now time.Time, mark bool) {
 	if took := now.Sub(r.at); !r.at.IsZero() && took > 0 {
 		if len(r.samples) == api.MaxSamples {
@@ -169,8 +169,8 @@ func (h *history) summary(cache int, now time.Time) (*api.Sample, []*float64) {
 	return &latest, spark(all, now)
 }
 
-// of returns up to most samples of a cache that are younger than the ten minutes that are
-// kept, and later than after.
+// of returns up to most samples of a cache, later than after and younger than ten
+// minutes. No older samples are kept.
 func (h *history) of(cache, most int, after int64) []api.Sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,8 +224,8 @@ func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sam
 	}
 }
 
-// answersOf returns the answers to reads by their source. A stale value, or an error that is
-// remembered, is one of Remembered or of Throttled in the numbers of a cache. Refreshes and
+// answersOf returns the answers to reads by their source. A stale value, or a remembered
+// error, is one of Remembered or of Throttled in the numbers of a cache. Refreshes and
 // warming up have flights without a read: these are taken from loads first, then from L2.
 func answersOf(from, to *strata.Stats, took time.Duration) api.Answers {
 	d := func(get func(*strata.Stats) uint64) uint64 { return less(get(to), get(from)) }
@@ -245,7 +245,7 @@ func answersOf(from, to *strata.Stats, took time.Duration) api.Answers {
 	}
 }
 
-// less returns a - b, or 0 if that is negative: the numbers of a cache are read one after the
+// less returns a - b, or 0 if b is larger: the numbers of a cache are read one after the
 // other.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 

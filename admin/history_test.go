@@ -106,7 +106,8 @@ func TestDurationsAreThoseOfTheLastMinutes(t *testing.T) {
 	})
 }
 
-// TestHistoryTakesTheMemoryThatTheGuideSays measures what is kept of a cache.
+// TestHistoryTakesTheMemoryThatTheGuideSays measures the memory of a page for one
+// cache.
 func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Token: testToken}, &fake{name: "users"})
@@ -123,7 +124,7 @@ func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
 	})
 }
 
-// TestForgottenPageTakesNoSamples has a page that is not closed.
+// TestForgottenPageTakesNoSamples has a page without a Close.
 func TestForgottenPageTakesNoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}

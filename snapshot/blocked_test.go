@@ -19,8 +19,8 @@ func (b blocked) Handle(context.Context, slog.Record) error { return nil }
 func (b blocked) WithAttrs([]slog.Attr) slog.Handler        { return b }
 func (b blocked) WithGroup(string) slog.Handler             { return b }
 
-// TestLogAndProgressThatBlockHoldNothingUp writes and reads a snapshot, whose Logger and Progress do not
-// return.
+// TestLogAndProgressThatBlockHoldNothingUp writes and reads a snapshot with a Logger and a Progress
+// that do not return.
 func TestLogAndProgressThatBlockHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})

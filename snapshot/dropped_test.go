@@ -126,7 +126,7 @@ func TestSnapshotBringsBackNothingThatWasDroppedSinceItWasMade(t *testing.T) {
 							loaded(t, file, restarted)
 						}
 						absent(t, restarted, "another cache")
-						again := saved(t, restarted) // it passes on what it has learned
+						again := saved(t, restarted) // it passes on the drops that it has learned
 						third := alone(t, "users", 0)
 						loaded(t, again, third)
 						loaded(t, older, third)

@@ -37,7 +37,7 @@ var (
 	ErrStalled error = pull.ErrStalled // read-only
 )
 
-// Error is the error of a snapshot that was damaged or cut. It says where reading has ended.
+// Error is the error of a damaged or cut snapshot. It says where reading has ended.
 type Error struct {
 	// Frame is the number of the frame that could not be read, from zero. Offset is the byte at
 	// which the frame begins.

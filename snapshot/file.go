@@ -12,25 +12,26 @@ import (
 	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
-// filePerm are the rights of a snapshot's file: its content is that of the caches.
+// filePerm are the rights of a snapshot's file: it contains the data of the caches.
 const filePerm = 0o600
 
 // Save writes the entries of caches to a file, the most used ones first, with their values
 // and lives. Only the user of the process may read it. The file takes its name when it is
 // whole and on disk: if Save fails or the process is killed, an older file stays as it was.
 //
-// It returns an error of the file system, of ctx, and of a cache that is closed, has no
-// name, or has keys without names. Entries that the codec cannot encode are left out and
-// counted in the [Report].
+// It returns an error of the file system, of ctx, and of a closed cache, or of one
+// without a name or with keys without names. Entries that the codec cannot encode are
+// left out and counted in the [Report].
 func Save(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
 	return save(ctx, path, o, format.Values, caches)
 }
 
 // SaveKeys writes the keys of the entries of caches to a file, the hottest first, for
-// [WarmKeys]. Names of keys are in it, but no values. Its errors are those of Save.
+// [WarmKeys]. Names of keys are in it, but no values. It returns the same errors as
+// Save.
 //
 // After an hour without traffic L1 has few entries or none, and its keys would make a poor
-// file. So a cache that has fewer than half of its keys in the file at path keeps the others
+// file. So a cache with fewer than half of its keys in the file at path keeps the others
 // behind its own, up to as many as there were: [CacheReport].Kept counts them. A file with
 // such keys keeps its time of creation, and a week after that they are given up.
 func SaveKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {

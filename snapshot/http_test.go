@@ -151,7 +151,7 @@ func TestPullOfInstancesThatShareABusBringsBackNothing(t *testing.T) {
 	})
 }
 
-// broken is a Handler whose answers are changed on their way.
+// broken is a Handler with answers that are changed on their way.
 func broken(h http.Handler, change func(http.ResponseWriter) http.ResponseWriter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(change(w), r) })
 }

@@ -27,8 +27,8 @@ type earlier struct {
 	sections []int
 }
 
-// openEarlier opens the file of keys at path. It returns nil if there is none that is whole and
-// young enough. The caller closes it.
+// openEarlier opens the file of keys at path. It returns nil if there is no whole and young
+// enough file. The caller closes it.
 func openEarlier(path string, all []transfer.Source) *earlier {
 	about, err := os.Stat(path)
 	if err != nil || !about.Mode().IsRegular() {
@@ -92,15 +92,15 @@ func (e *earlier) keys() iter.Seq2[int, []byte] {
 	}
 }
 
-// quiet is what a cache has that has been without traffic for a while.
+// quiet is the content of a cache after a while without traffic.
 type quiet struct {
 	present []string
 	left    format.Left
 	room    int // for keys of the earlier file
 }
 
-// findQuiet looks for caches that have lost more than half of their keys since the earlier
-// file. Such a file stays as old as the keys that are kept in it.
+// findQuiet looks for caches that lost more than half of their keys since the earlier
+// file. The new file stays as old as the keys that it keeps.
 func (w *writing) findQuiet() {
 	w.quiet = make([]*quiet, len(w.all))
 	if w.earlier == nil {
@@ -118,7 +118,7 @@ func (w *writing) findQuiet() {
 	}
 }
 
-// most is the number of keys of a cache that are written at most.
+// most is the largest number of keys written of a cache.
 func (w *writing) most() int {
 	if w.o.MaxEntries > 0 {
 		return w.o.MaxEntries

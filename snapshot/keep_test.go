@@ -83,7 +83,7 @@ func TestKeysOfAGoodFileAreKeptAfterAQuietHour(t *testing.T) {
 			t.Errorf("%d different keys", n)
 		}
 
-		// The next instance reads what L2 has by then.
+		// The next instance reads the values that L2 has by then.
 		fill(t, c, 1500)
 		second, _ := shared(t, tier, bus)
 		if r, err := snapshot.WarmKeys(t.Context(), path, snapshot.Options{}, second); err != nil || r.Warm() < 1490 {

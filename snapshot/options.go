@@ -37,10 +37,10 @@ type Options struct {
 	// BytesPerSecond limits the rate at which a snapshot is written or read, over all its
 	// streams. Zero means no limit.
 	BytesPerSecond int64
-	// KeysPerSecond limits the rate of keys that are read from L2, for each cache. Zero
+	// KeysPerSecond limits the rate of keys read from L2, for each cache. Zero
 	// means no limit: one batch of up to 500 keys after the other.
 	KeysPerSecond int
-	// MaxEntries is the number of entries of each cache that are written at most, the
+	// MaxEntries is the largest number of entries written of each cache, the
 	// hottest ones. Zero means all.
 	MaxEntries int
 	// Alias lets values refer to the memory of the snapshot, if their codec can
@@ -51,8 +51,8 @@ type Options struct {
 	// Progress, if set, is called about ten times a second and at the end, by one
 	// goroutine at a time. One that does not return holds nothing up.
 	Progress func(Progress)
-	// Logger gets one line about each call, and one about each cache that was passed
-	// over. Nil means the Logger of the first cache.
+	// Logger gets one line about each call, and one about each refused cache. Nil
+	// means the Logger of the first cache.
 	Logger *slog.Logger
 
 	// Streams is the number of connections of Pull, from 1 to 16, each of which carries a
@@ -71,8 +71,8 @@ type Options struct {
 type Progress struct {
 	// Entries and Bytes are the numbers so far.
 	Entries, Bytes int64
-	// TotalEntries is about the number of all entries, and TotalBytes that of all bytes.
-	// Zero means that it is not known.
+	// TotalEntries is about the number of all entries, and TotalBytes about the number
+	// of all bytes. Zero means that it is not known.
 	TotalEntries, TotalBytes int64
 	// Elapsed is the time since the begin.
 	Elapsed time.Duration

@@ -27,7 +27,8 @@ func newPacer(perSecond int64) *pacer {
 	return &pacer{perSecond: float64(perSecond)}
 }
 
-// wait waits until n bytes more are in their time, or ctx ends, whose cause it returns.
+// wait waits until n bytes more are in their time, or ctx ends. It returns the cause of
+// that end.
 func (p *pacer) wait(ctx context.Context, n int) error {
 	if p == nil {
 		return context.Cause(ctx)
@@ -120,14 +121,14 @@ func (m *meter) end() (bytes int64, took time.Duration) {
 	return so.Bytes, so.Elapsed
 }
 
-// pipe is a stream whose bytes are counted, and come or go in their time.
+// pipe is a stream that counts its bytes, and lets them come or go in their time.
 type pipe struct {
 	ctx   context.Context
 	pace  *pacer
 	meter *meter
 	// before, if set, is called before each read or write, for its deadline.
 	before func()
-	// flush, if set, sends what the writer holds back.
+	// flush, if set, sends the bytes that the writer holds back.
 	flush   func()
 	entries int // since the last read or write
 	r       io.Reader

@@ -18,15 +18,15 @@ import (
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
-// Pull fills caches with the entries of another instance, whose [Handler] serves them at a
-// URL. Call it before the new instance listens; it can also run while the caches are in
-// use, since it replaces no entry. It asks for a share of the entries by each of several
-// connections.
+// Pull fills caches with the entries of another instance. The [Handler] of that instance
+// serves them at a URL. Call it before the new instance listens; it can also run while the
+// caches are in use, since it replaces no entry. It asks for a share of the entries by
+// each of several connections.
 //
-// If Pull fails, it logs a warning and returns an error, which is no reason not to start:
-// the entries so far are in use. It returns the errors of Load, an error of the network,
-// one that wraps [ErrStalled] if no bytes came for Options.Stall, and one with the status
-// of an answer that is no snapshot.
+// If Pull fails, it logs a warning and returns an error. The program can start in spite
+// of it: the entries so far are in use. It returns the errors of Load, an error of the
+// network, one that wraps [ErrStalled] if no bytes came for Options.Stall, and one with
+// the status of an answer other than a snapshot.
 func Pull(ctx context.Context, from string, o Options, caches ...Cache) (Report, error) {
 	rd, err := newReading(ctx, o, format.Values, caches)
 	if err != nil {
@@ -71,8 +71,8 @@ func share(at *url.URL, id [16]byte, i, n int) *url.URL {
 	return &u
 }
 
-// pullShare takes in one stream. Its clock is that of this machine: the other instance
-// begins the snapshot after the request.
+// pullShare takes in one stream. Its clock is the clock of this machine: the other
+// instance begins the snapshot after the request.
 func (rd *reading) pullShare(client *http.Client, at *url.URL, id [16]byte) error {
 	in, err := rd.begin()
 	if err != nil {

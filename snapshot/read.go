@@ -18,7 +18,8 @@ func Read(ctx context.Context, r io.Reader, o Options, caches ...Cache) (Report,
 	return read(ctx, r, o, format.Values, 0, caches)
 }
 
-// read fills caches from one stream of so many bytes, if that is known.
+// read fills caches from one stream of length bytes; 0 or less if the length is
+// unknown.
 func read(ctx context.Context, r io.Reader, o Options, mode format.Mode, length int64, caches []Cache) (Report, error) {
 	rd, err := newReading(ctx, o, mode, caches)
 	if err != nil {
@@ -94,7 +95,7 @@ type clock func(format.Header) (ago func() time.Duration, err error)
 // maxAhead is how far the creation of a snapshot may be in the future.
 const maxAhead = time.Minute
 
-// sinceCreation is the clock of files: that of the wall.
+// sinceCreation is the clock of files: the wall clock.
 func sinceCreation(h format.Header) (ago func() time.Duration, err error) {
 	created := h.Created
 	if ahead := time.Until(created); ahead > maxAhead {
@@ -125,8 +126,8 @@ type incoming struct {
 	ago      func() time.Duration
 	begun    map[string]transfer.Restore
 	sections []section
-	usable   int // sections that are not passed over
-	filled   int // those of them for which L1 is full
+	usable   int // sections that no cache refuses
+	filled   int // the usable sections with a full L1
 }
 
 // begin begins to take in entries of all caches by one stream: drops from now on are seen.
@@ -204,8 +205,8 @@ func (rd *reading) partly(why string) {
 	rd.report.Rest = why
 }
 
-// sameMode returns an error if a snapshot has another mode than is wanted. The keys of a
-// snapshot with values are as good as those of one without.
+// sameMode returns an error if a snapshot has another mode than is wanted. A snapshot
+// with values can also be read for its keys.
 func sameMode(is, want format.Mode) error {
 	if is == format.Keys && want == format.Values {
 		return ErrKeysOnly
@@ -320,7 +321,8 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 	}
 }
 
-// drop makes a key absent, or all of them, of what the snapshot has stored here.
+// drop makes a key absent, or all keys, among the entries that the snapshot has
+// stored here.
 func (in *incoming) drop(s *section, d format.Drop) {
 	switch {
 	case s.restore == nil:

@@ -17,45 +17,47 @@ type Report struct {
 	// Caches has one element for each cache of the snapshot, in its order.
 	Caches []CacheReport
 	// Rest is why the end of a snapshot was not read, though no error happened: L1 is full.
-	// Entries that were not read are not counted. It is empty if all was read.
+	// Unread entries are not counted. Rest is empty if all was read.
 	Rest string `json:",omitempty"`
-	// Bytes is the length of the snapshot, or of the part that was read.
+	// Bytes is the length of the snapshot, or of its part read so far.
 	Bytes int64
 	// Took is the time of the call.
 	Took time.Duration
 }
 
-// CacheReport is the part of a [Report] about one cache. Entries that were read are
-// counted by what became of them, so that Entries is the sum of the fields below Kept.
+// CacheReport is the part of a [Report] about one cache. The entries read are counted
+// by their outcome, so that Entries is the sum of the fields below Kept.
 type CacheReport struct {
 	// Name is Options.Name of the cache.
 	Name string
-	// Refused is the reason for which the cache was passed over. It is empty for others.
+	// Refused is the reason for which the cache was passed over. It is empty if the
+	// cache was not.
 	Refused string `json:",omitempty"`
 	// Doubt is why some entries were not taken in as they were: a drop may concern them.
 	// They were read from L2, or are absent. It is empty if there are none.
 	Doubt string `json:",omitempty"`
 	// Skipped is the number of entries that the writer could not encode.
 	Skipped int
-	// Missing counts the others that the writer had and that the snapshot does not have.
+	// Missing counts the other entries that the writer had and the snapshot does not
+	// have.
 	Missing
-	// Entries is the number of entries that were written or read.
+	// Entries is the number of entries written or read.
 	Entries int
-	// Kept is the number of those among them that SaveKeys has taken over from the file that
-	// it has replaced, since L1 has lost them in a quiet time.
+	// Kept is the part of Entries that SaveKeys took over from the file that it replaced,
+	// since L1 lost them in a quiet time.
 	Kept int
-	// Stored is the number of values that are in L1 now, Confirmed that of keys whose
-	// values were read from L2 instead.
+	// Stored is the number of values now in L1, Confirmed the number of keys with a
+	// value read from L2 instead.
 	Stored, Confirmed int
-	// Present is the number of keys that L1 had already, and Changed that of keys that
-	// were dropped or written since their values were read, or loaded meanwhile.
+	// Present is the number of keys that L1 had already, and Changed the number of
+	// keys dropped or written since their values were read, or loaded meanwhile.
 	Present, Changed int
 	// Absent is the number of keys that a drop may concern, and that L2 does not have or
 	// was not asked for. Their first readers load them.
 	Absent int
-	// Over is the number of entries whose lives were over, Full of those for which L1
-	// had no room, Unusable of those with a key or value that cannot be used, and Passed
-	// of those of a refused cache.
+	// Over is the number of entries at the end of their lives, Full the number for which
+	// L1 had no room, Unusable the number with an unusable key or value, and Passed the
+	// number in the section of a refused cache.
 	Over, Full, Unusable, Passed int
 }
 
@@ -67,7 +69,7 @@ type Missing struct {
 	// Beyond ones are more than Options.MaxEntries.
 	Busy, Gone, Beyond int
 	// Coarse says that the writer or the reader has seen more drops than it remembers one by
-	// one, so that some keys that were not dropped may be among CacheReport.Changed.
+	// one, so that some undropped keys may be among CacheReport.Changed.
 	Coarse bool `json:",omitempty"`
 }
 
@@ -96,7 +98,8 @@ func (c *CacheReport) add(n *outcomes) {
 	c.Unusable += n[transfer.Unusable]
 }
 
-// withdraw counts as changed what was stored and has gone by drops that the snapshot told of.
+// withdraw counts as changed the stored entries that have gone by drops that the snapshot
+// told of.
 func (c *CacheReport) withdraw(t *transfer.Taken) {
 	if t != nil {
 		n := min(t.Withdrawn(), c.Stored)
@@ -171,7 +174,7 @@ func (r *Report) MBPerSecond() float64 {
 	return float64(r.Bytes) / 1e6 / max(r.Took.Seconds(), 1e-9)
 }
 
-// log writes the line about a call, and a line about each cache that was passed over.
+// log writes the line about a call, and a line about each refused cache.
 func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 	for _, c := range r.Caches {
 		if c.Refused != "" {

@@ -54,7 +54,8 @@ func TestNoErrorAndNoLogOfPullHasAValueOrASecret(t *testing.T) {
 	})
 }
 
-// TestHandlerRepeatsNoQuery asks with parameters that are secrets in the wrong place.
+// TestHandlerRepeatsNoQuery asks with secrets as parameters, the wrong place for
+// them.
 func TestHandlerRepeatsNoQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, alone(t, "users", 1)))
@@ -72,7 +73,7 @@ func TestHandlerRepeatsNoQuery(t *testing.T) {
 	})
 }
 
-// changed is an answer with another type, and another status if that is not zero.
+// changed is an answer with another type, and another status unless status is zero.
 type changed struct {
 	http.ResponseWriter
 	kind   string

@@ -21,8 +21,8 @@ type warmer struct {
 // stream waits.
 const warmAhead = 1024
 
-// warm gives a name to the warmer of source. It reports false if that has ended: L1 is full
-// or L2 does not answer.
+// warm gives a name to the warmer of source. It reports false if the warmer has ended: L1
+// is full or L2 does not answer.
 func (rd *reading) warm(source transfer.Source, name []byte) bool {
 	w := rd.warmer(source)
 	select {

@@ -94,7 +94,7 @@ func TestEntriesThatComeMeanwhilePushNoneOutOfASnapshot(t *testing.T) {
 			t.Errorf("keys: %+v, %v", keys, err)
 		}
 		r := loaded(t, file, other)
-		if n := holds(t, other, 1000); n < 998 { // one may share a mark with a key that was written
+		if n := holds(t, other, 1000); n < 998 { // one may share a mark with a written key
 			t.Errorf("%d of 1000 entries: %+v", n, r)
 		}
 		writer.Wait()

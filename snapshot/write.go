@@ -56,7 +56,7 @@ type writing struct {
 	left   []format.Left   // for each cache
 	report Report
 
-	// Of the mode Keys: the file that is replaced, or nil, and for each cache nil or what it has
+	// Of the mode Keys: the replaced file, or nil, and for each cache nil or its content
 	// after a quiet time.
 	earlier *earlier
 	quiet   []*quiet
@@ -175,7 +175,7 @@ func (w *writing) keys() error {
 	return w.missing()
 }
 
-// missing writes and reports the numbers of entries that are missing.
+// missing writes and reports the numbers of missing entries.
 func (w *writing) missing() error {
 	for i, d := range w.dumps {
 		w.left[i] = d.Left()
@@ -251,7 +251,7 @@ func (w *writing) hottest(d transfer.Dump) iter.Seq[given] {
 	}
 }
 
-// count counts the record that was just written, or left out, in section i.
+// count counts the record just written, or left out, in section i.
 func (w *writing) count(i int, err error) error {
 	c := &w.report.Caches[i]
 	var skip *format.SkipError
@@ -300,7 +300,7 @@ func inTurn[T any](lists []iter.Seq[T], uses func(T) int, do func(list int, one 
 	return nil
 }
 
-// head is the first element that is left of a list.
+// head is the first remaining element of a list.
 type head[T any] struct {
 	list int
 	one  T

@@ -11,9 +11,9 @@
 //	POST api/all                                 All      → Outcome
 //	POST api/tune                                Tune     → Outcome
 //
-// The address is relative to the page, whose own ends with a slash. Bodies are JSON, or forms
-// with the same names. A request that is refused has a status of 400 or above, and an object
-// with the field "error".
+// The address is relative to the address of the page, which ends with a slash. Bodies are
+// JSON, or forms with the same names. A refused request has a status of 400 or above, and an
+// object with the field "error".
 package api
 
 import "time"
@@ -44,8 +44,8 @@ type Overview struct {
 
 // Summary is one cache in an Overview.
 type Summary struct {
-	// Name is the name of the cache on this page: another than its own if that is empty, or
-	// that of an earlier cache.
+	// Name is the name of the cache on this page: another than its own if its own is empty,
+	// or the name of an earlier cache.
 	Name    string  `json:"name"`
 	Info    Info    `json:"info"`
 	Numbers Numbers `json:"numbers"`
@@ -59,7 +59,7 @@ type Summary struct {
 // Detail is everything about one cache. In a stream, each event has the samples and the
 // events that the one before had not.
 type Detail struct {
-	// Time and ReadOnly are those of Overview, Name, Info and Numbers those of Summary.
+	// Time and ReadOnly are as in Overview, Name, Info and Numbers as in Summary.
 	Time     int64   `json:"time"`
 	ReadOnly bool    `json:"readOnly"`
 	Name     string  `json:"name"`
@@ -90,7 +90,7 @@ type Info struct {
 	TextKeys bool `json:"textKeys"`
 }
 
-// Numbers are those of a cache since it was made, unless they are about the present.
+// Numbers are the numbers of a cache since it was made, or about the present.
 type Numbers struct {
 	Reads  Reads  `json:"reads"`
 	Loads  Loads  `json:"loads"`
@@ -99,8 +99,9 @@ type Numbers struct {
 	Bus    Bus    `json:"bus"`
 }
 
-// Reads counts reads of a cache. Total is their number, L1 that of hits in memory, Stale that
-// of stale values that were served; Degraded ones were answered while the bus was silent.
+// Reads counts reads of a cache. Total is their number, L1 the number of hits in memory,
+// Stale the number of served stale values; Degraded reads were answered while the bus was
+// silent.
 type Reads struct {
 	Total      uint64 `json:"total"`
 	L1         uint64 `json:"l1"`
@@ -138,7 +139,8 @@ type Loads struct {
 	Slow    time.Duration `json:"slow"`
 }
 
-// Compared counts values of loads that are others than the ones before, and equal ones.
+// Compared counts values of loads: the ones that differ from the value before, and the
+// equal ones.
 type Compared struct {
 	Changed   uint64 `json:"changed"`
 	Unchanged uint64 `json:"unchanged"`
@@ -159,15 +161,16 @@ type Memory struct {
 	Mutations      uint64        `json:"mutations"`
 	CallbackPanics uint64        `json:"callbackPanics"`
 	// Calls of hooks, the Tracer and the Logger for which the cache did not wait until they returned, and
-	// events, spans and lines that were left out because too many had not.
+	// events, spans and lines left out because too many calls had not returned.
 	CallbacksLate    uint64 `json:"callbacksLate"`
 	CallbacksDropped uint64 `json:"callbacksDropped"`
 	Off              bool   `json:"off"`         // reads pass the cache by, since Tune said so
 	TuneRefused      uint64 `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
-// Remote is about L2. P99 is the 99th percentile of the time of recent reads, as that of Loads. ServersLeftAlone and ServersWithoutStores name
-// those servers of several that have failed or refused too often.
+// Remote is about L2. P99 is the 99th percentile of the time of recent reads, as in Loads. Of
+// several servers, ServersLeftAlone names the ones that failed too often, and ServersWithoutStores
+// the ones that refused too often.
 type Remote struct {
 	Hits           uint64        `json:"hits"`
 	Misses         uint64        `json:"misses"`
@@ -234,8 +237,8 @@ type Sample struct {
 	Connected   bool          `json:"connected"`
 }
 
-// Answers are the answers to reads by their source. Their sum is that of all reads, up to
-// loads and look-ups in L2 that began without a read.
+// Answers are the answers to reads by their source. Their sum is the number of all reads,
+// but for loads and look-ups in L2 that began without a read.
 type Answers struct {
 	L1         float64 `json:"l1"`
 	L2         float64 `json:"l2"`
@@ -289,8 +292,8 @@ type Setting struct {
 	Tuned   bool   `json:"tuned"`
 }
 
-// Explained is the state of a key on every instance that is known. Error is the reason why
-// there is none.
+// Explained is the state of a key on every known instance. Error is the reason why there
+// is no state.
 type Explained struct {
 	Key       string        `json:"key"`
 	Error     string        `json:"error"`
@@ -298,9 +301,10 @@ type Explained struct {
 }
 
 // Explanation is the state of a key on one instance. If the instance has not Answered within the
-// time Took, Verdict says when it was last heard of, and the fields behind that are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
-// "suspect", "unknown", or "none" without the tier; Fresh is not positive for a stale value,
-// and the greatest int64 for one that does not expire.
+// time Took, Verdict says when it was last heard of, and the fields behind Verdict are empty. L1
+// and L2 are "absent", "fresh", "stale", "negative", "suspect", "unknown", or "none" without the
+// tier; Fresh is not positive for a stale value, and the greatest int64 for one that does not
+// expire.
 type Explanation struct {
 	Instance string        `json:"instance"`
 	Here     bool          `json:"here"`
@@ -340,7 +344,7 @@ type All struct {
 	Soft bool   `json:"soft"`
 }
 
-// Tune is the body of api/tune. A field that is missing changes nothing. Durations are in the
+// Tune is the body of api/tune. A missing field changes nothing. Durations are in the
 // form of Go, such as "1m30s"; "none" is no expiry, or no stale values.
 type Tune struct {
 	Name                 string  `json:"name"`
@@ -352,7 +356,7 @@ type Tune struct {
 	Off                  *bool   `json:"off,omitempty"`
 }
 
-// Outcome is the answer to an action that was tried. OK says that the call of the cache has
+// Outcome is the answer to a tried action. OK says that the call of the cache has
 // returned no error; else Error is its text. Did is one sentence about the result. The other
 // fields are the state of L2 and of the bus after it.
 type Outcome struct {
