@@ -13,5 +13,5 @@
 //   - inside: the doors of a cache for the packages around it
 //   - pull: the HTTP request for a snapshot of another instance, with a limit of the
 //     time without bytes
-//   - atomicfile: replaces a file by one that is whole and on disk
+//   - atomicfile: replaces a file by a whole one on disk
 package snapshot

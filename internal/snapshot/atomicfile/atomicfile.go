@@ -1,4 +1,4 @@
-// Package atomicfile replaces a file by another one that is whole and on disk, or leaves
+// Package atomicfile replaces a file by another whole one on disk, or leaves
 // it as it is.
 package atomicfile
 
@@ -18,14 +18,14 @@ import (
 //
 // The file has the rights perm, less those that the process masks. A symbolic link stays:
 // the file that it names is replaced, or made if there is none. A path that names a
-// directory, a device, a pipe or a socket is an error. A process that is killed leaves the
+// directory, a device, a pipe or a socket is an error. A killed process leaves the
 // temporary file, which a later Write of the same path removes. Of Writes at the same time
 // the last rename wins.
 func Write(path string, perm fs.FileMode, write func(io.Writer) error) error {
 	return replace(disk{}, path, perm, write)
 }
 
-// filesystem is what Write needs of the operating system.
+// filesystem has the operations of the operating system that Write needs.
 type filesystem interface {
 	create(path string, perm fs.FileMode) (file, error)
 	rename(from, to string) error

@@ -89,7 +89,7 @@ func (f *faultyFile) Close() error {
 	return errors.Join(f.of.step("close"), f.file.Close())
 }
 
-// content is what the directory of the file holds, by name.
+// content is the content of all files in the directory of the file, by name.
 func content(t *testing.T, path string) map[string]string {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Dir(path))

@@ -102,7 +102,7 @@ func read(b []byte) (n uint64, whole bool) {
 	return n, bytes.Equal(b, version(n))
 }
 
-// command is a child that has not begun.
+// command is a child before its start.
 func command(t *testing.T, path string, env ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), append(env, childPath+"="+path)...)
@@ -123,7 +123,7 @@ func child(t *testing.T, path string, env ...string) (*exec.Cmd, *bufio.Scanner)
 	return c, bufio.NewScanner(out)
 }
 
-// groups is the number of processes that are killed at the same time.
+// groups is the number of processes killed at the same time.
 const groups = 4
 
 func TestKilledWriterLeavesAWholeFile(t *testing.T) {

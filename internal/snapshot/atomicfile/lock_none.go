@@ -10,5 +10,5 @@ import (
 const lockFlags = 0
 
 // lock returns an error: package syscall has no locks of files on this platform. Windows
-// needs none, since it removes no file that is open.
+// needs none, since it removes no open file.
 func lock(*os.File) error { return errors.ErrUnsupported }

@@ -23,8 +23,8 @@ const (
 const (
 	// maxLinks is the largest number of symbolic links on the way to a file.
 	maxLinks = 40
-	// maxBase is the largest length of a name that is part of a temporary file's. The
-	// sum of 255 bytes is the limit of most file systems.
+	// maxBase is the largest length in bytes of a name that a temporary file's name
+	// contains. The sum of 255 bytes is the limit of most file systems.
 	maxBase = 200
 	// randomLength is the length of the random part of a temporary file's name.
 	randomLength = 16
@@ -32,7 +32,7 @@ const (
 )
 
 // split cuts path behind its last separator. It cleans neither part: with symbolic links,
-// a clean path may be that of another file.
+// a clean path may lead to another file.
 func split(path string) (dir, base string) {
 	dir, base = filepath.Split(path)
 	if dir == "" {
@@ -71,8 +71,8 @@ func target(path string) (string, error) {
 	return "", fmt.Errorf("%s has too many symbolic links", path)
 }
 
-// prefix is the part of a temporary file's name before the random part. Of a name that is
-// too long, the prefix has the hash.
+// prefix is the part of a temporary file's name before the random part. For a name that
+// does not fit, the prefix has its hash.
 func prefix(base string) string {
 	if len(base) > maxBase {
 		sum := sha256.Sum256([]byte(base))
@@ -88,7 +88,7 @@ func temporary(base string) string { return prefix(base) + rand.Text()[:randomLe
 func isTemporary(name, base string) bool {
 	random, ok := strings.CutPrefix(name, prefix(base))
 	random, ok2 := strings.CutSuffix(random, suffix)
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // that of rand.Text
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // the alphabet of rand.Text
 	return ok && ok2 && len(random) == randomLength && strings.Trim(random, alphabet) == ""
 }
 

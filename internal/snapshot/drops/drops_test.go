@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// clocked returns a log whose clock moves with each look at it.
+// clocked returns a log with a clock that moves with each look at it.
 func clocked(id uint64) *Log {
 	var now int64
 	return New(id, func() int64 { now += 100; return now })

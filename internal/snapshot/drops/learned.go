@@ -3,15 +3,15 @@ package drops
 import "slices"
 
 const (
-	// maxLearned is the number of drops of another origin that are remembered one by one.
+	// maxLearned is the largest number of drops of another origin remembered one by one.
 	maxLearned = 32_768
-	// maxOrigins is the number of other origins that are known, and maxSessions that of
-	// snapshots that are told apart.
+	// maxOrigins is the largest number of known other origins, and maxSessions the
+	// largest number of snapshots told apart.
 	maxOrigins, maxSessions = 16, 32
 )
 
 // origin is the drops of another cache that snapshots have told of. The one with the id
-// zero stands for origins that are forgotten.
+// zero stands for forgotten origins.
 type origin struct {
 	id      uint64
 	knows   int64 // the moment up to which all are known
@@ -87,13 +87,14 @@ type Lesson struct {
 	// have told all drops up to knows.
 	Knows, knows Knowledge
 	whole, all   bool
-	// fresh are the drops that were new here, by keys, and wide those that are not about
-	// single keys, since the last [Log.Learned].
+	// fresh are the drops of single keys learned for the first time since the last
+	// [Log.Learned], by keys, and wide the other new ones.
 	fresh map[uint64][]told
 	wide  []told
 }
 
-// told is a drop of an origin: in wide, of all keys, or of those with one of some marks.
+// told is a drop of an origin: in wide, of all keys, or of the keys with one of some
+// marks.
 type told struct {
 	origin uint64
 	stamp  int64

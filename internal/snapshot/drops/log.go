@@ -3,12 +3,12 @@
 // only if none of these drops came after its value was read.
 //
 // A stamp orders drops. It is the time of the wall when the log was made, plus the time
-// that has passed since then, and it rises with each drop, so no clock that is set back
-// puts a drop before a moment that it came after. The log of each cache is an origin with
-// a random number. A snapshot says which drops its cache knew: for each origin the moment up
-// to which it knew them all. A drop with a later stamp came after the values of the
-// snapshot. Drops of an origin that a snapshot does not name are compared with the time at
-// which a value was read, by clocks that may differ by [Skew].
+// passed since then, and it rises with each drop. So a clock set back puts no drop before an
+// earlier moment. The log of each cache is an origin with a random number. A snapshot says
+// which drops its cache knew: for each origin the moment up to which it knew them all. A
+// drop with a later stamp came after the values of the snapshot. Drops of an origin that a
+// snapshot does not name are compared with the time at which a value was read, by clocks
+// that may differ by [Skew].
 //
 // The log remembers the latest drops one by one. Of older ones it remembers a mark of a few
 // bits, which other keys share, and the latest of their stamps. When every second mark is
@@ -42,12 +42,12 @@ type Log struct {
 	most    atomic.Int64 // groups of a stripe
 	stripes [stripes]stripe
 	all     atomic.Int64 // stamp of the last drop of everything
-	forgot  marks        // of the drops that have left the stripes
+	forgot  marks        // of drops no longer in the stripes
 	sliced  atomic.Int64 // the last moment at which forgot was cut
 	widely  atomic.Int64 // the time of the clock when a drop of many keys was learned last
 
 	mu       sync.RWMutex // guards below; held for reading while an entry is taken in
-	origins  []*origin    // that snapshots have told of; the first one stands for those that are forgotten
+	origins  []*origin    // that snapshots have told of; the first one stands for the forgotten ones
 	sessions []Knowledge  // of the snapshots that entries came from
 	cut      uint64
 }
@@ -96,7 +96,7 @@ func (l *Log) Note(hash uint64, at int64) {
 }
 
 // Around calls drop, which makes all entries with one of tags absent or stale, or without
-// tags all entries. It notes that before drop and after it: entries that are taken in
+// tags all entries. It notes the drop before the call and after it: entries taken in
 // meanwhile, or given away, are older. A nil Log notes nothing.
 func (l *Log) Around(drop func(), tags ...string) {
 	if l == nil {
@@ -126,7 +126,7 @@ func (s *stripe) next(now int64) int64 {
 	return s.last
 }
 
-// put adds d, and returns the drop that has to leave for it; the zero drop for none. mu is held.
+// put adds d, and returns the drop that must leave for it; the zero drop for none. mu is held.
 func (s *stripe) put(d drop, most int) (old drop) {
 	if s.groups == nil {
 		s.groups = make([]group, 1)
@@ -188,7 +188,7 @@ func (s *stripe) since(stamp int64, all []drop) []drop {
 	return all
 }
 
-// last returns the stamp of the last drop of a hash by this cache, or one that is later.
+// last returns the stamp of the last drop of a hash by this cache, or a later one.
 func (l *Log) last(hash uint64) int64 {
 	s := &l.stripes[hash%stripes]
 	s.mu.Lock()
@@ -205,7 +205,7 @@ func (l *Log) last(hash uint64) int64 {
 // cut there have lower stamps yet, unless that takes longer.
 const lead = int64(time.Millisecond)
 
-// moment returns a stamp that is not lower than the stamp of any drop so far, and lower than
+// moment returns a stamp at least as high as the stamps of all drops so far, and lower than
 // the stamps of all later ones. With cut later marks go to a slice of their own, if the last one
 // was begun some time ago.
 func (l *Log) moment(cut bool) int64 {
@@ -249,7 +249,7 @@ func (k Knowledge) of(origin uint64) (at int64, ok bool) {
 }
 
 // precedes reports whether values of a snapshot with the knowledge k are from before the
-// drop of an origin: born is the stamp at which the value was read, 0 if that is not known.
+// drop of an origin: born is the stamp at which the value was read, 0 if it is not known.
 func (k Knowledge) precedes(origin uint64, stamp, born int64) bool {
 	if stamp == 0 {
 		return false
@@ -273,7 +273,7 @@ type Query struct {
 	Hashes []uint64
 	// Knows is the knowledge of the snapshot.
 	Knows Knowledge
-	// Born is the stamp at which the value was read; zero if that is not known.
+	// Born is the stamp at which the value was read; zero if it is not known.
 	Born int64
 	// Cut is the result of [Log.Cut] when the restore began.
 	Cut uint64
@@ -321,7 +321,7 @@ func (l *Log) Cut() uint64 {
 	return l.cut
 }
 
-// CutAll ends all restores that have begun: they admit no entry any more.
+// CutAll ends all running restores: they admit no entry any more.
 func (l *Log) CutAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

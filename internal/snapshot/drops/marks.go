@@ -15,16 +15,16 @@ const (
 	maxSlices = 4
 )
 
-// marks are the drops that are not remembered one by one. A mark is the highest bits of a
-// hash. The marks of drops before a snapshot, and those of later ones, are in slices of their
-// own, so that the later ones are not about the keys of the former. The zero marks with a
-// size are empty. They are safe for concurrent use.
+// marks are the drops not remembered one by one. A mark is the highest bits of a
+// hash. The marks of drops before a snapshot are in other slices than the marks of later
+// drops, so that the later marks do not stand for the keys of the earlier drops. The zero
+// marks with a size are empty. They are safe for concurrent use.
 type marks struct {
 	size uint
 
 	mu      sync.Mutex // guards below
 	slices  []slice    // in the order of their ends
-	horizon int64      // stamp of drops that have no mark any more
+	horizon int64      // stamp of drops without a mark any more
 }
 
 // slice is the marks of drops with stamps up to an end.
@@ -105,7 +105,8 @@ func (m *marks) cut(end int64) {
 	}
 }
 
-// merge makes the two slices one, but for the last, whose ends are the nearest. mu is held.
+// merge makes the two slices with the nearest ends one, and leaves the last slice out. mu
+// is held.
 func (m *marks) merge() {
 	at := 0
 	for i := range len(m.slices) - 2 {
@@ -123,8 +124,8 @@ func (m *marks) merge() {
 	m.slices[at] = older
 }
 
-// last returns a stamp that is not lower than that of the last drop of a hash; zero if there
-// was none.
+// last returns a stamp at least as high as the stamp of the last drop of a hash; zero if
+// there was no drop.
 func (m *marks) last(hash uint64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,14 +149,14 @@ func (m *marks) stamp() (last int64) {
 	return last
 }
 
-// ended returns the stamp of the drops that have no mark any more.
+// ended returns the stamp of the drops without a mark any more.
 func (m *marks) ended() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.horizon
 }
 
-// widen makes the size of slices larger that are made from now on.
+// widen sets a larger size for slices made from now on.
 func (m *marks) widen(size uint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +172,7 @@ func (s *slice) each(f func(at uint64)) {
 	}
 }
 
-// ends returns the ends of the slices, the last of which is that of all time.
+// ends returns the ends of the slices. The last one is the end of all time.
 func (m *marks) ends() (all []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

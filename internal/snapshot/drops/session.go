@@ -43,7 +43,7 @@ type Learner struct {
 
 // Aged describes an entry of a cache by all that decides about it.
 type Aged struct {
-	// Hash is that of the key.
+	// Hash is the hash of the key.
 	Hash uint64
 	Tags []string
 	// Taken says that the entry came from a snapshot.
@@ -73,7 +73,7 @@ func (l *Learner) Learn(piece []byte) (told bool, err error) {
 	return true, err
 }
 
-// End makes entries absent that are older than the drops that were told.
+// End makes entries absent if they are older than the drops told of.
 func (l *Learner) End() {
 	if l.log == nil {
 		return
@@ -94,8 +94,8 @@ func (l *Learner) End() {
 	l.log.Learned(&l.lesson)
 }
 
-// Spared reports whether a value that this cache has read at born, zero if that is not known,
-// may be older than a drop that the log knows: drops of many keys of which snapshots tell leave
+// Spared reports whether a value that this cache has read at born, zero if unknown, may be
+// older than a drop that the log knows. Drops of many keys from snapshots leave
 // such entries alone. A nil Log spares none.
 func (l *Log) Spared(born int64) bool {
 	if l == nil {
@@ -146,8 +146,8 @@ func (l *Learner) Drop(key uint64) bool {
 	return true
 }
 
-// DropAll makes all entries absent that came from snapshots, and admits no more of any
-// restore that has begun.
+// DropAll makes all entries from snapshots absent, and admits no more entries of any
+// running restore.
 func (l *Learner) DropAll() {
 	if l.log != nil {
 		l.log.CutAll()

@@ -18,7 +18,7 @@ const (
 	flagAll  = 2 // these pieces tell all drops up to the moments of their origins
 
 	recordOrigin = 1 // id, moment, stamp of the last drop of everything: eight bytes each
-	// Drops, or marks, of the origin before them that are in one slice: the highest stamp:
+	// Drops, or marks, in one slice of the origin before them: the highest stamp:
 	// eight bytes; the number of highest bits of a hash: a byte; how many there are, the
 	// first of them, and the gaps up to the others: uvarints.
 	recordDrops = 2
@@ -75,7 +75,7 @@ func (w *writer) list(kind byte, stamp int64, size uint, all []uint64) {
 	}
 }
 
-// marks writes the slices of m that have stamps above since.
+// marks writes the slices of m with stamps above since.
 func (w *writer) marks(m *marks, since int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *writer) marks(m *marks, since int64) {
 	}
 }
 
-// drops writes drops: each with the highest stamp of those that are in its slice of m.
+// drops writes drops: each with the highest stamp of the drops in its slice of m.
 func (w *writer) drops(m *marks, all []drop) {
 	slices.SortFunc(all, func(a, b drop) int { return cmp.Compare(a.stamp, b.stamp) })
 	for _, end := range m.ends() {
@@ -175,7 +175,8 @@ func (l *Log) own(w *writer, since, lost int64) {
 }
 
 // telling returns the other origins with the newest drops, fewer than maxOrigins, so that
-// the cache that is told has room for this one. lost is the newest stamp of the rest.
+// the cache that learns of them has room for this one. lost is the newest stamp of the
+// rest.
 func (l *Log) telling() (others []*origin, lost int64) {
 	others = slices.Clone(l.origins[1:])
 	slices.SortFunc(others, func(a, b *origin) int { return cmp.Compare(b.newest(), a.newest()) })
@@ -206,7 +207,7 @@ func (r *reader) number() uint64 {
 	return n
 }
 
-// stamp cuts a stamp: one that is negative is bad.
+// stamp cuts a stamp: a negative one is bad.
 func (r *reader) stamp() int64 {
 	n := int64(r.number())
 	r.bad = r.bad || n < 0

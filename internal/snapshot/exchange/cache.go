@@ -1,5 +1,6 @@
-// Package exchange gives away the entries of L1 for a snapshot, and takes in those of another
-// process, as package transfer wants it. It knows the forms of entries in L1, and no Cache.
+// Package exchange gives away the entries of L1 for a snapshot, and takes in the entries of
+// another process, as package transfer wants it. It knows the forms of entries in L1, and no
+// Cache.
 package exchange
 
 import (
@@ -23,7 +24,7 @@ import (
 // Config are the parts of a cache that a [Cache] needs.
 type Config[K comparable, V any] struct {
 	Flights  *flight.Group[K, V]
-	Drops    *drops.Log // nil of a cache whose drops others tell
+	Drops    *drops.Log // nil for a cache with a bus, or without names of keys
 	Encoding codec.Codec[V]
 	// Name returns the name of a key, Parse is its inverse. Named says that there are both. TooLong reports whether a name has too many
 	// bytes.
@@ -39,14 +40,15 @@ type Config[K comparable, V any] struct {
 	Stored func(K, V)
 	// Closed reports that L1 keeps nothing, or no more.
 	Closed func() bool
-	// Kept is how long a value with these lives is kept that is fresh for left.
+	// Kept returns for how long a value with these lives is kept, if it is fresh for
+	// left.
 	Kept func(left time.Duration, own *expiry.Own) time.Duration
 	// L2 is the tier that instances share, Link follows its bus, and is nil without one. Dropping are
 	// the calls that drop entries in L2 and then here.
 	L2       L2
 	Link     *link.Link
 	Dropping *flight.Period
-	// Usable returns the error of a cache that is closed, Warm is Cache.Warm for keys.
+	// Usable returns the error of a closed cache, Warm is Cache.Warm for keys.
 	Usable func(context.Context) error
 	Warm   func(ctx context.Context, keys iter.Seq[K], perSecond int, progress func(transfer.Warmed)) (transfer.Warmed, error)
 	// Title is the name of the cache, Logger its log.
@@ -54,34 +56,35 @@ type Config[K comparable, V any] struct {
 	Logger *slog.Logger
 	// Contain recovers from a panic of a function of the program. It is deferred.
 	Contain func(function string)
-	// Panicked is the error of a codec that has panicked, NotFound that of a negative entry.
+	// Panicked is the error of a panicked codec, NotFound the error of a negative entry.
 	Panicked, NotFound error
 }
 
 // L2 is the tier of a cache: an l2.Store.
 type L2 interface {
-	// Used reports whether there is a tier or a bus, HasTier and HasBus one of them, and HasPositions
-	// a tier whose drops have positions.
+	// Used reports whether there is a tier or a bus, HasTier and HasBus one of them, and
+	// HasPositions a tier with positions of its drops.
 	Used() bool
 	HasTier() bool
 	HasBus() bool
 	HasPositions() bool
 	// Position returns the present position.
 	Position(context.Context) (remote.Position, error)
-	// Space is the name of the cache among those of all services, Lane the lane of a name.
+	// Space is the name of the cache among the caches of all services, Lane the lane of a
+	// name.
 	Space() string
 	Lane(name string) uint16
 	// Dropped reports whether a drop of the name, or of one of the tags, is not confirmed.
 	Dropped(name string, tags []string) bool
 }
 
-// Cache is a cache whose entries come or go.
+// Cache is a cache with entries that come or go.
 type Cache[K comparable, V any] struct {
 	*local.Store[K, V]
 	Config[K, V]
 }
 
-// stamps returns the stamps of an entry without tags that is made now.
+// stamps returns the stamps of an entry made now, without tags.
 func (c *Cache[K, V]) stamps() local.Stamps {
 	return local.Stamps{Generation: c.Ledger.Watermark(), TagGeneration: c.Ledger.TagWatermark()}
 }

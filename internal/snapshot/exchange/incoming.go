@@ -6,7 +6,7 @@
 //
 // Invariant: an entry goes into L1 under the lock of its key's flights, with the stamp
 // from the begin of the restore, and only if its key is untouched since then. So it is
-// judged by every drop that was heard of, or lost, since the restore began.
+// judged by every drop heard of, or lost, since the restore began.
 
 package exchange
 
@@ -126,7 +126,7 @@ func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o 
 	return o
 }
 
-// stampsOf are the stamps of the entry that is made of e.
+// stampsOf returns the stamps of the entry made of e.
 func (r *incoming[K, V]) stampsOf(e *format.Entry) local.Stamps {
 	s := r.stamps
 	s.Tags, s.Own = e.Tags, e.Own
@@ -189,7 +189,8 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 	return o
 }
 
-// stored notes that the entry of key is in L1, if a drop may be told that is later.
+// stored notes that the entry of key is in L1, if the snapshot may still tell of a
+// later drop.
 func (r *incoming[K, V]) stored(key K) transfer.Outcome {
 	if r.c.Drops != nil {
 		r.taken.Add(r.c.Flights.HashOf(key))

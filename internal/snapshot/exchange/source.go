@@ -29,7 +29,7 @@ func New[K comparable, V any](c *Cache[K, V]) Source[K, V] { return Source[K, V]
 // Name is the name of the cache.
 func (s Source[K, V]) Name() string { return s.c.Title }
 
-// Space is the name of the cache among those of all services.
+// Space is the name of the cache among the caches of all services.
 func (s Source[K, V]) Space() string { return s.c.L2.Space() }
 
 // Format returns the name and the fingerprint of the codec.
@@ -81,9 +81,9 @@ func (s Source[K, V]) Warm(ctx context.Context, names iter.Seq[string], perSecon
 	return s.c.Warm(ctx, keys, perSecond, progress)
 }
 
-// Dump begins a dump. Its position is one of which this instance has applied every drop:
-// the bus has been followed up to it, and the calls of this instance have ended whose
-// drops it counts.
+// Dump begins a dump. This instance has applied every drop up to the position of the
+// dump: it has followed the bus up to there, and its own calls with drops before the
+// position have ended.
 func (s Source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump, error) {
 	c := s.c
 	if err := cmp.Or(c.Usable(context.WithoutCancel(ctx)), s.CheckKeys()); err != nil {
@@ -106,8 +106,8 @@ func (s Source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	return d, nil
 }
 
-// Restore begins a restore. Entries from before the bus is connected are in doubt once it is, so it waits
-// for the bus of a new instance.
+// Restore begins a restore. Entries from before the connection of the bus become suspect with it,
+// so Restore waits for the bus of a new instance.
 func (s Source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (transfer.Restore, error) {
 	c := s.c
 	if err := cmp.Or(c.Usable(context.WithoutCancel(ctx)), s.CheckKeys()); err != nil {
@@ -126,7 +126,7 @@ func (s Source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (trans
 	r.stamps = c.stamps()
 	if c.L2.HasBus() && c.L2.HasPositions() {
 		r.cover.Witness = c.Ledger.Witness()
-		// The drops up to now, also those of this instance whose messages are on their way.
+		// The drops up to now, including own drops with a message on its way.
 		r.cover.Tier, _ = c.L2.Position(ctx)
 	}
 	return r, nil

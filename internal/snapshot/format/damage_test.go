@@ -243,7 +243,7 @@ func TestStreamsInPiecesReadTheSame(t *testing.T) {
 	}
 }
 
-// live is a stream whose further bytes never come: a read of them fails the test.
+// live is a stream without further bytes: a read of them fails the test.
 type live struct {
 	t *testing.T
 	b []byte

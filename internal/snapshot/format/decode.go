@@ -43,7 +43,7 @@ func (c *cutter) upTo(most uint64) uint64 {
 	return n
 }
 
-// bytes returns n bytes that have no room behind them, so that appending to them
+// bytes returns n bytes without room behind them, so that appending to them
 // changes no other field.
 func (c *cutter) bytes(n uint64) []byte {
 	if n > uint64(len(c.b)) {

@@ -108,8 +108,8 @@ func appendLife(b []byte, fresh, left time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(floorMillis(left)-f)+1)
 }
 
-// floorMillis returns the milliseconds of d, rounded down unless that is out of the
-// format's range.
+// floorMillis returns the milliseconds of d, rounded down unless the result is out of
+// the format's range.
 func floorMillis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d < time.Duration(ms)*time.Millisecond {

@@ -15,8 +15,8 @@ var (
 	errMode     = fmt.Errorf("%w: Key is for the mode Keys, Entry for Values", ErrUse)
 )
 
-// Key writes an entry of a snapshot in the mode Keys. A key that is too long for the
-// format is left out, which a SkipError says.
+// Key writes an entry of a snapshot in the mode Keys. A key too long for the format
+// is left out. Key then returns a SkipError.
 func (w *Writer) Key(section int, key string) error {
 	if w.header.Mode != Keys {
 		return errMode
@@ -57,7 +57,7 @@ func (w *Writer) Log(section int, piece []byte) error {
 	return w.err
 }
 
-// Left writes the numbers of entries of a section that are missing. They come before records
+// Left writes the numbers of missing entries of a section. They come before records
 // that are still in memory.
 func (w *Writer) Left(section int, l Left) error {
 	if _, err := w.section(section); err != nil {
@@ -139,18 +139,19 @@ func withValue(b []byte, e *Entry, appendValue func(dst []byte) ([]byte, error))
 	return out, err
 }
 
-// skip counts an entry that is left out. Its bytes in the open frame are not part of
-// that.
+// skip counts an omitted entry. Its bytes in the open frame do not belong to the
+// frame.
 func (w *Writer) skip(s *section, why error) error {
 	s.noted = nil
 	w.count(s, Counts{Skipped: 1})
 	return &SkipError{why}
 }
 
-// maxRecord is the greatest length of a record that has room in a frame of any section.
+// maxRecord is the greatest length in bytes of a record with room in a frame of any
+// section.
 const maxRecord = MaxPayload - 2
 
-// record accepts the record that begins at from of b. What comes before from is the
+// record accepts the record that begins at from of b. The bytes before from are the
 // open frame of s.
 func (w *Writer) record(s *section, b []byte, from int, c Counts) error {
 	if len(b)-from > maxRecord {

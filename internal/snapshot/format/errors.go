@@ -19,7 +19,7 @@ var (
 	// io.ErrUnexpectedEOF.
 	ErrTruncated = fmt.Errorf("snapshot ends early: %w", io.ErrUnexpectedEOF)
 	// ErrTooLarge: an entry is over the limit. It is also the cause of a SkipError, and
-	// what a Writer returns for sections and names that have no room in a frame.
+	// the error of a Writer for sections and names without room in a frame.
 	ErrTooLarge = errors.New("over the limit")
 	// ErrCounts: the numbers at the end of a section or of the snapshot are not those
 	// of its entries.
@@ -28,7 +28,7 @@ var (
 	ErrAborted = errors.New("snapshot was aborted by its writer")
 )
 
-// Errors of a Writer that was used in a wrong way.
+// Errors of a wrong use of a Writer.
 var (
 	// ErrUse: the calls of a Writer are in a wrong order, or its Header, a Section or
 	// the index of one is not valid.
@@ -44,7 +44,7 @@ type Error struct {
 	Frame  int
 	Offset int64
 	// Section is the name of the section that the frame belongs to. It is empty if
-	// that is not known.
+	// the section is not known.
 	Section string
 	// Err is the cause; errors.Is finds ErrCorrupt and the like in it.
 	Err error

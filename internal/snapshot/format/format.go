@@ -3,8 +3,8 @@
 // no file and no network. docs/snapshot-format.md describes the format.
 //
 // A snapshot is a magic text and frames of at most 64 KiB, each with a checksum that
-// also covers its place: a frame that was changed, dropped, repeated, moved or taken
-// from another snapshot is found. All that comes before such a frame is usable, and
+// also covers its place: a reader finds a frame changed, dropped, repeated, moved or
+// taken from another snapshot. All that comes before such a frame is usable, and
 // [Reader] returns nothing of a frame before all of it was checked.
 package format
 
@@ -24,12 +24,12 @@ const (
 	// MaxPayload is the largest payload of a frame in bytes. A frame is eight bytes
 	// longer.
 	MaxPayload = 64<<10 - 8
-	// MaxSections is the largest number of sections of a snapshot, and MaxStreams
-	// that of the streams that form one.
+	// MaxSections is the largest number of sections of a snapshot, and MaxStreams the
+	// largest number of streams that form one snapshot.
 	MaxSections = 4096
 	MaxStreams  = 1024
 	// MaxPosition is the largest length of a section's position in bytes, and
-	// MaxPositions that of the positions of all sections together.
+	// MaxPositions the largest length of the positions of all sections together.
 	MaxPosition  = 1 << 20
 	MaxPositions = 64 << 20
 	// MaxEntry is the largest length of an entry in bytes that a Writer writes, and
@@ -46,13 +46,13 @@ const (
 	MaxReason = 1 << 10
 )
 
-// Forever is the Fresh or Left of an entry whose freshness or life does not end.
+// Forever is the Fresh or Left of an entry with a freshness or life without an end.
 const Forever time.Duration = math.MaxInt64
 
 // Unknown is the Age of an entry of unknown age.
 const Unknown time.Duration = -1
 
-// Mode says what a snapshot has of each entry.
+// Mode says which parts of each entry a snapshot has.
 type Mode uint8
 
 // Modes.
@@ -95,9 +95,9 @@ type Section struct {
 type Entry struct {
 	Key, Value []byte
 	// Fresh is how long the entry was fresh from [Header.Created] on, and Left how
-	// long it was to be served at all; both are negative if that had ended before.
-	// They are rounded down to milliseconds. Left is not less than Fresh; a Writer
-	// lowers Fresh to Left.
+	// long it was to be served at all; both are negative if the time had ended
+	// before. They are rounded down to milliseconds. Left is not less than Fresh; a
+	// Writer lowers Fresh to Left.
 	Fresh, Left time.Duration
 	// NotFound marks a negative entry, which has no value.
 	NotFound bool
@@ -111,8 +111,8 @@ type Entry struct {
 	// Age is the age of the value at [Header.Created], rounded up to milliseconds.
 	// It is Unknown, or any other negative number, if it is not known.
 	Age time.Duration
-	// Own are the lives of the value that are not those of its cache; nil for none. A
-	// negative entry has none.
+	// Own are the lives of the value that differ from the lives of its cache; nil for
+	// none. A negative entry has none.
 	Own *expiry.Own
 	// Uses tells how often the entry was read of late, from 0 to 3. A Writer takes
 	// other numbers for the nearest of these.
@@ -122,7 +122,7 @@ type Entry struct {
 // Drop is a drop that happened while the snapshot was written. It is about entries
 // that come before it in its stream, and about entries of other streams.
 type Drop struct {
-	// Name is the key that was dropped. It is empty if All is true.
+	// Name is the dropped key. It is empty if All is true.
 	Name []byte
 	// Expire says that the entries were expired, not removed.
 	Expire bool
@@ -149,18 +149,18 @@ func (c *Counts) add(d Counts) {
 	c.Skipped += d.Skipped
 }
 
-// Left is the numbers of entries that the cache of a section had, and that are not in the
-// stream.
+// Left is the numbers of entries that the cache of a section had, and that the stream
+// lacks.
 type Left struct {
-	// Busy entries had a write or load of their key under way. Gone ones had ended, were
-	// dropped, or were not to be trusted when their turn came, or have a key without a name. Beyond is the number of
-	// those above the bound that the caller has set.
+	// Busy entries had a write or load of their key under way. Gone ones had ended, were dropped,
+	// or were suspect when their turn came, or have a key without a name. Beyond is the number of
+	// entries above the bound that the caller has set.
 	Busy, Gone, Beyond uint64
 	// Coarse says that the cache remembers some drops by marks that keys share.
 	Coarse bool
 }
 
-// Kind tells what a Record is.
+// Kind is the kind of a Record.
 type Kind uint8
 
 // Kinds of records.
@@ -177,13 +177,13 @@ const (
 	KindSectionEnd
 	// KindLog: a piece of the drops that the cache of a section knows.
 	KindLog
-	// KindLeft: the numbers of entries that are missing.
+	// KindLeft: the numbers of missing entries.
 	KindLeft
 	// KindAbort: the writer has given up. The records before it are usable.
 	KindAbort
 )
 
-// Record is what [Reader.Next] returns. Its Kind tells which fields are set.
+// Record is a result of [Reader.Next]. Its Kind tells which fields are set.
 type Record struct {
 	Kind Kind
 	// Index is the index of the section, from zero. It is set for all kinds but

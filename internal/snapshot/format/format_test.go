@@ -86,8 +86,8 @@ func (s *sample) bytes(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// records returns what a Reader is to return for the sample, by sections: between
-// sections there is no order. The section itself is the first record.
+// records returns the records that a Reader must return for the sample, by sections:
+// between sections there is no order. The section itself is the first record.
 func (s *sample) records() [][]string {
 	all := make([][]string, len(s.sections))
 	counts := make([]format.Counts, len(s.sections))
@@ -344,8 +344,8 @@ func TestTimesNeverGrow(t *testing.T) {
 	}
 }
 
-// TestEntriesOfEveryLengthNearAFrame writes entries whose records end around the end
-// of a frame.
+// TestEntriesOfEveryLengthNearAFrame writes entries with records that end around the
+// end of a frame.
 func TestEntriesOfEveryLengthNearAFrame(t *testing.T) {
 	for d := range 80 {
 		s := sample{header: headerOf(format.Values), sections: make([]format.Section, 200)}

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// magic begins a snapshot. Its line end shows a stream that was changed as texts are.
+// magic begins a snapshot. Its line end shows a stream changed like a text.
 const magic = "STRATA\r\n"
 
 // Kinds of frames.
@@ -23,7 +23,7 @@ const (
 	frameSkipped = 128
 	// frameLog is a piece of the drops that the cache of a section knows.
 	frameLog = 129
-	// frameLeft has the numbers of entries of a section that are missing.
+	// frameLeft has the numbers of missing entries of a section.
 	frameLeft = 130
 	// frameLives has lives of the entry that begins the next frame of the section.
 	frameLives = 131
@@ -41,25 +41,25 @@ const (
 	headBytes = atPayload - atKind
 )
 
-// reusable is the largest memory of a long entry in bytes that is used again.
+// reusable is the largest memory of a long entry, in bytes, kept for the next one.
 const reusable = 1 << 20
 
 // castagnoli is read-only.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum returns the checksum of a frame whose parts before the payload are in head.
+// sum returns the checksum of a frame. head has its parts before the payload.
 func sum(head, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, head[:atSum]), castagnoli, payload)
 }
 
-// place sets the parts of b that are not in the stream. seed is the checksum of the
-// header, zero in the header itself.
+// place sets the parts of b that the stream does not have. seed is the checksum of
+// the header, zero in the header itself.
 func place(b []byte, seed uint32, number uint64) {
 	binary.LittleEndian.PutUint32(b, seed)
 	binary.LittleEndian.PutUint64(b[atNumber:], number)
 }
 
-// seal completes the frame b, whose payload is in place, and returns its checksum.
+// seal completes the frame b, which has its payload, and returns its checksum.
 func seal(b []byte, seed uint32, number uint64, kind byte) uint32 {
 	place(b, seed, number)
 	b[atKind] = kind

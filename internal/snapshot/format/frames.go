@@ -13,8 +13,8 @@ type frames struct {
 	r io.Reader
 	// keep asks for memory of its own for each frame.
 	keep bool
-	// number and offset are those of the frame that was read last, next is the number
-	// of the one behind it, and end its offset.
+	// number and offset belong to the frame read last, next and end are the number
+	// and the offset of the frame behind it.
 	number, next uint64
 	offset, end  int64
 	seed         uint32
@@ -64,8 +64,8 @@ func (f *frames) read() (kind byte, payload []byte, err error) {
 	return kind, payload, nil
 }
 
-// payload reads n bytes, and those of the next frame's head that are there already: a
-// reader of a file or socket is called once for each frame.
+// payload reads n bytes, and the bytes of the next frame's head as far as they are
+// there already: a reader of a file or socket is called once for each frame.
 func (f *frames) payload(n int) ([]byte, error) {
 	b := f.memory(n + headBytes)
 	m, err := io.ReadAtLeast(f.r, b, n)

@@ -72,7 +72,7 @@ func TestSnapshotsOfReleasedFormatsStayReadable(t *testing.T) {
 }
 
 // TestFormatOfTheWriterIsThatOfItsVersion fails when the Writer writes other bytes than
-// those of the golden files. If that is intended, Version is to be increased, unless
+// the golden files have. If the change is intended, increase Version, unless
 // readers of this version read the new bytes as the same.
 func TestFormatOfTheWriterIsThatOfItsVersion(t *testing.T) {
 	for name, s := range golden() {

@@ -71,7 +71,7 @@ func TestForgedSnapshotReads(t *testing.T) {
 	}
 }
 
-// hostile is a snapshot whose frames have right checksums but are wrong.
+// hostile is a snapshot of wrong frames with right checksums.
 type hostile struct {
 	name   string
 	cause  error

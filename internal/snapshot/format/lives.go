@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 )
 
-// noted are the lives of an entry that are not those of its cache. They stand in a frame
-// before the one that begins with the entry, which itself seems to end with its fresh
-// life: a reader that does not know the frame does not serve it stale.
+// noted are the lives of an entry that differ from the lives of its cache. They stand in
+// a frame before the one that begins with the entry, which itself seems to end with its
+// fresh life: a reader that does not know the frame does not serve it stale.
 type noted struct {
 	left time.Duration
 	own  expiry.Own
@@ -70,7 +70,7 @@ func (r *Reader) lives(c *cutter) error {
 	return nil
 }
 
-// relive gives the first entry of a frame the lives that were noted for it.
+// relive gives the first entry of a frame the lives noted for it.
 func (r *Reader) relive() {
 	if n := r.noted; n != nil {
 		r.noted = nil

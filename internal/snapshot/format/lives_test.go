@@ -15,7 +15,7 @@ import (
 )
 
 // TestLivesOfAnEntryAreInTheStream writes entries with and without lives of their own, in two
-// sections whose records are mixed, one of them longer than a frame, and one that fails.
+// sections with mixed records: one record is longer than a frame, and one fails.
 func TestLivesOfAnEntryAreInTheStream(t *testing.T) {
 	own := func(r, e, m time.Duration) *expiry.Own { return &expiry.Own{Revalidate: r, OnError: e, Memory: m} }
 	entries := []*format.Entry{

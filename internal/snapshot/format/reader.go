@@ -11,9 +11,9 @@ type Limits struct {
 	// MaxEntry is the largest length of an entry in bytes. A long entry takes up to
 	// twice that in memory while it is read. Zero means the constant MaxEntry.
 	MaxEntry int
-	// Keep gives each frame memory that is never written again: keys and values may
-	// be kept, and keep their frame of up to 64 KiB alive. Without it they are valid
-	// until the next call.
+	// Keep gives each frame memory of its own, never written again: keys and values
+	// may be kept, and keep their frame of up to 64 KiB alive. Without it they are
+	// valid until the next call.
 	Keep bool
 }
 
@@ -28,8 +28,8 @@ type Reader struct {
 	// positions is the length of all positions, begun says that no more sections come.
 	positions int
 	begun     bool
-	// rest has the records of the current frame that are to be returned, all checked,
-	// and kind is that of the frame.
+	// rest has the records of the current frame not returned yet, all checked, and
+	// kind is the kind of the frame.
 	rest cutter
 	kind byte
 	// noted are the lives of the first record of rest.
@@ -38,7 +38,7 @@ type Reader struct {
 	at int
 	// named says that the frame in hand belongs to the section at.
 	named bool
-	// part is the memory of long entries, entry the one that was returned last, and
+	// part is the memory of long entries, entry the one returned last, and
 	// tags its tags as they are in the stream.
 	part  []byte
 	entry Entry
@@ -47,7 +47,7 @@ type Reader struct {
 	err   error
 }
 
-// seen is a section that was read.
+// seen is a section after the read of its frame.
 type seen struct {
 	name   string
 	counts Counts
@@ -57,7 +57,7 @@ type seen struct {
 }
 
 // NewReader returns a Reader of r. It reads nothing yet, never more than one frame and
-// eight bytes ahead, and does not wait for bytes behind a frame that has come; behind
+// eight bytes ahead, and does not wait for bytes behind a complete frame; behind
 // the trailer it waits for the end of the stream.
 func NewReader(r io.Reader, l Limits) *Reader {
 	if l.MaxEntry <= 0 {
@@ -67,8 +67,7 @@ func NewReader(r io.Reader, l Limits) *Reader {
 }
 
 // Header returns the header of the stream, which it reads if Next has not done so. An
-// error is an *Error, which all further calls return. Later errors are those of Next
-// alone.
+// error is an *Error, which all further calls return. Only Next returns later errors.
 func (r *Reader) Header() (Header, error) {
 	if r.start(); r.header.Version == 0 {
 		return Header{}, r.err
@@ -76,7 +75,7 @@ func (r *Reader) Header() (Header, error) {
 	return r.header, nil
 }
 
-// start reads the header if that was not tried yet.
+// start reads the header, once.
 func (r *Reader) start() {
 	if r.header.Version == 0 && r.err == nil {
 		r.fail(r.readHeader())
@@ -123,8 +122,8 @@ func (r *Reader) fail(err error) {
 }
 
 // Next returns the next record. Its keys, values and names are valid until the next
-// call, unless Limits.Keep is set. The error is io.EOF behind a whole snapshot whose counts
-// are right, and else an *Error; all further calls return it as well. The records
+// call, unless Limits.Keep is set. The error is io.EOF behind a whole snapshot with right
+// counts, and else an *Error; all further calls return it as well. The records
 // before an *Error are usable.
 func (r *Reader) Next() (Record, error) {
 	var rec Record

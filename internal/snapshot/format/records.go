@@ -26,8 +26,8 @@ func (r *Reader) section(c *cutter, rec *Record) error {
 }
 
 // collect returns total bytes: first, and the payloads of the frames of a kind that
-// follow. It uses the memory of b, and allocates in proportion to the bytes that have
-// come.
+// follow. It uses the memory of b, and allocates in proportion to the bytes read so
+// far.
 func (r *Reader) collect(kind byte, total int, first, b []byte) ([]byte, error) {
 	b = grow(b[:0], first, total)
 	for len(b) < total {
@@ -122,7 +122,7 @@ func (r *Reader) cut(c *cutter, rec *Record) Counts {
 	return Counts{Entries: 1, Bytes: uint64(len(r.entry.Key) + len(r.entry.Value))}
 }
 
-// parts reads an entry that is longer than a frame.
+// parts reads an entry longer than a frame.
 func (r *Reader) parts(c *cutter) error {
 	if err := r.inside(c); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (r *Reader) log(c *cutter, rec *Record) error {
 	return nil
 }
 
-// left reads the numbers of entries that are missing.
+// left reads the numbers of missing entries.
 func (r *Reader) left(c *cutter, rec *Record) error {
 	if err := r.inside(c); err != nil {
 		return err

@@ -9,9 +9,10 @@ import (
 
 // Writer writes one stream of a snapshot: sections first, then entries and drops of
 // all sections in any order, then Close or Abort. Records of one section keep their
-// order, those of different sections do not. A Writer is not safe for concurrent use.
+// order, records of different sections do not. A Writer is not safe for concurrent
+// use.
 //
-// Each section that has entries owns a buffer of a frame, and a full frame becomes one
+// Each section with entries owns a buffer of a frame, and a full frame becomes one
 // Write. After an error of a Write all methods return that error.
 type Writer struct {
 	w      io.Writer
@@ -22,7 +23,7 @@ type Writer struct {
 	// positions is the length of all positions, begun says that records have come.
 	positions int
 	begun     bool
-	// number is that of the next frame, seed the checksum of the header.
+	// number is the number of the next frame, seed the checksum of the header.
 	number uint64
 	seed   uint32
 	// out is the memory of frames that do not belong to a section.
@@ -30,19 +31,19 @@ type Writer struct {
 	err error
 }
 
-// section is a section that is being written.
+// section is a section during the writing.
 type section struct {
 	index  int
 	counts Counts
-	// open is a frame that is not full, of the kind that follows; it is empty if there
+	// open is a frame with room, of the kind in the next field; it is empty if there
 	// is none.
 	open []byte
 	kind byte
-	// noted are the lives of the entry that is being written, which begins open.
+	// noted are the lives of the entry at the begin of open.
 	noted *noted
 }
 
-// NewWriter returns a Writer to w. It writes nothing yet; a header that is not valid is
+// NewWriter returns a Writer to w. It writes nothing yet; an invalid header is
 // an error of the first call.
 func NewWriter(w io.Writer, h Header) *Writer {
 	h.Streams = max(h.Streams, 1)
@@ -140,8 +141,8 @@ func (s *section) empty() bool {
 	return len(s.open) <= atPayload+first
 }
 
-// flush sends the open frame of a section, if that has records. The section has none
-// afterwards.
+// flush sends the open frame of a section, if the frame has records. The section has
+// no open frame afterwards.
 func (w *Writer) flush(s *section) {
 	if !s.empty() {
 		w.send(s.open, s.kind)
@@ -149,7 +150,7 @@ func (w *Writer) flush(s *section) {
 	s.open = s.open[:0]
 }
 
-// Flush sends all entries and drops that are still in memory. The frames can be
+// Flush sends all entries and drops still in memory. The frames can be
 // smaller than they would be otherwise.
 func (w *Writer) Flush() error {
 	if err := w.start(); err != nil {
@@ -170,7 +171,7 @@ func (w *Writer) count(s *section, c Counts) {
 	w.total.add(c)
 }
 
-// Close sends all that is still in memory, the ends of the sections and the trailer.
+// Close sends all records still in memory, the ends of the sections and the trailer.
 // It does not close the stream. After it, and after Abort, all methods return
 // ErrClosed, but Close returns nil.
 func (w *Writer) Close() error {
@@ -187,8 +188,8 @@ func (w *Writer) Close() error {
 	return w.end()
 }
 
-// Abort ends the stream early, with a reason for the reader that is cut to MaxReason
-// bytes. All that was written so far is usable.
+// Abort ends the stream early, with a reason for the reader, cut to MaxReason bytes.
+// The records so far are usable.
 func (w *Writer) Abort(reason string) error {
 	if err := w.Flush(); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (w *Writer) end() error {
 	return err
 }
 
-// control sends a frame that was made in the memory of out.
+// control sends a frame made in the memory of out.
 func (w *Writer) control(kind byte, b []byte) {
 	w.out = b
 	w.send(b, kind)

@@ -1,5 +1,6 @@
-// Package inside joins what the packages of this module need of a cache beside its public
-// methods. A strata.Inside is made of a [Parts], and converted back by the packages that use it.
+// Package inside joins the parts of a cache that the packages of this module need beside its
+// public methods. A strata.Inside is made of a [Parts], and converted back by the packages that
+// use it.
 package inside
 
 import (

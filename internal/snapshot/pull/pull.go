@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
-// ContentType is the type of an answer that is a snapshot.
+// ContentType is the content type of an answer with a snapshot.
 const ContentType = "application/vnd.strata.snapshot"
 
 // EntriesHeader is the header of an answer with about the number of its entries.
@@ -64,8 +64,8 @@ type Answer struct {
 	cancel context.CancelCauseFunc
 }
 
-// Begin sends the request. The error has the status of an answer that is no snapshot, and the reason that a
-// handler gives for it.
+// Begin sends the request. The error has the status of an answer without a snapshot, and the reason
+// that a handler gives for it.
 func Begin(ctx context.Context, r Request) (*Answer, error) {
 	a := &Answer{within: r.Stall}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
@@ -93,8 +93,8 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 // maxText is the length of the reason that an error quotes, in bytes.
 const maxText = 256
 
-// Refusal is the error of an answer that is no snapshot, with this body. It quotes the text of a
-// handler that refuses, and of no other answer: a proxy may have changed the type of one that has entries.
+// Refusal is the error of an answer without a snapshot, with this body. It quotes only the text of
+// a handler that refuses: a proxy may have changed the type of an answer with entries.
 func Refusal(of *url.URL, answer *http.Response, body io.Reader) error {
 	said := ""
 	if answer.StatusCode >= http.StatusBadRequest {

@@ -8,7 +8,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Cover compares the drops that another instance knows with those of this one.
+// Cover compares the drops that another instance knows with the drops that this one
+// knows.
 type Cover struct {
 	// Alone says that no other instance can drop anything.
 	Alone bool

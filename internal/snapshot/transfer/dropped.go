@@ -5,7 +5,7 @@ import "sync"
 // maxDropped is the number of drops that a Dropped holds.
 const maxDropped = 10_000
 
-// Dropped holds the keys that were dropped since a look at it. Its zero value is empty. It is
+// Dropped holds the keys dropped since the last look at it. Its zero value is empty. It is
 // safe for concurrent use.
 type Dropped[K any] struct {
 	mu   sync.Mutex

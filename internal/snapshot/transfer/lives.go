@@ -6,7 +6,7 @@ import (
 	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
-// Rest is what remains of a life after some time.
+// Rest returns the rest of a life after some time.
 func Rest(life, ago time.Duration) time.Duration {
 	if life == format.Forever {
 		return life

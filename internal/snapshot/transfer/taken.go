@@ -31,7 +31,7 @@ func (t *Taken) Withdraw(key uint64) {
 	}
 }
 
-// Withdrawn returns the number of entries that were added and withdrawn since.
+// Withdrawn returns the number of entries added, and withdrawn since.
 func (t *Taken) Withdrawn() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

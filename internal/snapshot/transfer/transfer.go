@@ -1,5 +1,6 @@
-// Package transfer is what package snapshot needs of a cache: its entries on their way
-// out of one process and into another, and its warm-ups, without the forms of entries in L1.
+// Package transfer has the parts of a cache that package snapshot needs: its entries on
+// their way out of one process and into another, and its warm-ups, without the forms of
+// entries in L1.
 package transfer
 
 import (
@@ -14,7 +15,7 @@ import (
 // Source is a cache.
 type Source interface {
 	Name() string
-	// Space is the name of the cache among those of all services.
+	// Space is the name of the cache among the caches of all services.
 	Space() string
 	// Format returns the name and the fingerprint of the codec of values.
 	Format() (codec string, fingerprint uint64)
@@ -28,21 +29,22 @@ type Source interface {
 	// Dump begins to give away entries: the share of them with the number part of
 	// parts shares.
 	Dump(ctx context.Context, part, parts int) (Dump, error)
-	// Restore begins to take in entries. It adds those of a cache whose snapshots tell of
-	// drops to taken, which all streams of a call share.
+	// Restore begins to take in entries. It adds them to taken, which all streams of a
+	// call share, if the snapshots of the cache tell of drops.
 	Restore(ctx context.Context, taken *Taken) (Restore, error)
 	// Hot iterates over the names of up to n keys that L1 has, the hottest first. It adds
 	// the number of the others to left.
 	Hot(n int, left *format.Left) iter.Seq[string]
-	// Warm is Cache.Warm for keys with these names. Names that are none are passed over.
+	// Warm is Cache.Warm for keys with these names. It passes over texts that name no
+	// key.
 	Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(Warmed)) (Warmed, error)
 }
 
 // Warmed counts keys of a Warm.
 type Warmed struct {
-	// Keys is the number of keys so far. Present is the number of those that L1 had,
-	// Found of those that L2 had, Loaded and Failed of those with a load that has succeeded or
-	// failed, and Absent of the others.
+	// Keys is the number of keys so far. Present counts the keys that L1 had, Found the keys
+	// that L2 had, Loaded and Failed the keys with a load that succeeded or failed, and Absent
+	// the others.
 	Keys, Present, Found, Loaded, Failed, Absent int
 }
 
@@ -55,8 +57,8 @@ type Dump interface {
 	// valid during one step. Its Value is empty: the function appends the encoded value.
 	// The times of entries are counted from the begin of the dump.
 	Entries() iter.Seq2[*format.Entry, func(dst []byte) ([]byte, error)]
-	// Dropped returns the names of keys that were dropped since the last call, of a cache
-	// whose drops no bus announces. all says that it may be any key.
+	// Dropped returns the names of keys dropped since the last call, of a cache without a
+	// bus to announce its drops. all says that it may be any key.
 	Dropped() (names []string, all bool)
 	// Know returns a piece that says up to which moments the cache knows all drops, before
 	// Entries; nil if it remembers no drops. Tell returns the drops since then by callers of
@@ -75,21 +77,21 @@ type Restore interface {
 	// up to a second for messages that the other instance has had already. doubt is why
 	// not every entry can be taken in without a question to L2; it is empty if all can.
 	Cover(ctx context.Context, position []byte) (doubt string)
-	// Entry takes in e, of a dump that began so long ago. keep says that nobody writes to
-	// the memory of e any more, so that the value may refer to it. A time of e that is
-	// format.Forever has no end.
+	// Entry takes in e, of a dump that began so long ago. keep says that nothing writes
+	// to the memory of e any more, so that the value may refer to it. The time
+	// format.Forever of e has no end.
 	Entry(e *format.Entry, ago time.Duration, keep bool) Outcome
 	// Learn takes in a piece that Know or Tell of the dump has made. told is false if this cache
 	// remembers no drops.
 	Learn(piece []byte) (told bool, err error)
 	// Coarse reports whether the cache remembers some drops by marks that keys share.
 	Coarse() bool
-	// Drop makes a key absent that was taken in, or read before the dump began so long ago.
-	// DropAll makes everything absent that was taken in.
+	// Drop makes a key absent if its entry was taken in, or read before the dump began so
+	// long ago. DropAll makes all taken-in entries absent.
 	Drop(name []byte, ago time.Duration)
 	DropAll()
-	// End makes entries absent that are older than drops of which pieces have told. It may be
-	// called again.
+	// End makes entries absent if they are older than the drops in the learned pieces. It may
+	// be called again.
 	End()
 	// Close ends the restore.
 	Close()

@@ -10,7 +10,7 @@ import (
 
 // Warmable is a cache as a [Warming] needs it.
 type Warmable[K comparable] interface {
-	// Err returns the error for which no key can be warmed now: that of ctx, or that of a
+	// Err returns the error for which no key can be warmed now: the error of ctx, or of a
 	// closed cache.
 	Err(ctx context.Context) error
 	// Room is about the number of entries for which L1 has room without an eviction; most of them at most.
@@ -26,14 +26,14 @@ type Warmable[K comparable] interface {
 // Warming gets keys into L1 in batches, one at a time.
 type Warming[K comparable] struct {
 	Cache Warmable[K]
-	// PerSecond is the most keys in a second that L2 is asked for, or that are loaded; 0 for no limit.
+	// PerSecond is the largest number of keys in a second read from L2, or loaded; 0 for no limit.
 	PerSecond int
 	// Progress, if set, is called after each batch.
 	Progress func(Warmed)
 
 	so    Warmed
 	start time.Time
-	asked int // keys that L2 was asked for, or that were loaded
+	asked int // keys read from L2, or loaded
 	// refused is the number of batches in a row that L2 did not answer, or that failed.
 	refused int
 }
@@ -106,7 +106,7 @@ func (w *Warming[K]) batch(ctx context.Context, keys []K) error {
 	return err
 }
 
-// lookUp gets keys into L1, and ends the Warming if that is in vain.
+// lookUp gets keys into L1, and ends the Warming after mostRefused failures in a row.
 func (w *Warming[K]) lookUp(ctx context.Context, keys []K) error {
 	w.asked += len(keys)
 	reason := w.Cache.LookUp(ctx, keys, &w.so)
@@ -129,7 +129,7 @@ func (w *Warming[K]) pace(ctx context.Context) error {
 	return pause(ctx, time.Until(w.start.Add(due)))
 }
 
-// pause waits for d, or until ctx ends, whose error it returns.
+// pause waits for d, or until ctx ends. Then it returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
