@@ -36,7 +36,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	}
 	b.begin(soft, b.flights.Led)
 	led := len(b.flights.Led)
-	defer func() { b.flights.Done(led) }() // those that a callback has ended
+	defer func() { b.flights.Done(led) }() // the rest, if a callback has ended the goroutine
 	landed := b.reads.lookUp()
 	b.flights.Done(len(landed))
 	led -= len(landed)

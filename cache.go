@@ -271,7 +271,7 @@ func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 }
 
 // Touch counts as a read of keys for Options.IdleTTL and for the eviction policy of L1,
-// without values. It returns the number of keys of which L1 has a value, fresh or stale.
+// without values. It returns the number of keys with a value in L1, fresh or stale.
 // It renews no TTL, does not look at L2, starts no refresh, and is not counted in Stats.
 func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 	for _, k := range keys {

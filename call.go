@@ -111,8 +111,8 @@ func NoMemory() CallOption {
 // NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and the
 // values that the call loads or stores are kept in L1 only. After a Set with NoRemote the
 // other instances and L2 keep their entries. Callers that share a flight share its options:
-// one that joins a flight of another caller may get a value of L2. It has no effect on
-// Update.
+// a call that joins a flight of another caller may get a value of L2. NoRemote has no
+// effect on Update.
 func NoRemote() CallOption {
 	return func(c *call) { c.noRemote = true }
 }

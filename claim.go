@@ -114,7 +114,7 @@ func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change
 	return fmt.Errorf("strata: %w", errUnsettled)
 }
 
-// addThere adds w once. again says that it is to begin again.
+// addThere adds w once. again says that the caller must begin again.
 func (c *Cache[K, V]) addThere(ctx context.Context, w write[K, V]) (added, again bool, err error) {
 	w.stamps = c.stamps(w.tags, w.own)
 	q, err := c.claim(ctx, "add", w.key, w.name, func(o *opened[V]) bool { return o.state != fresh })
@@ -189,7 +189,7 @@ func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok
 	return c.clone(there.Value.V), true, err
 }
 
-// takeThere takes the value of L2 once. again says that it is to begin again.
+// takeThere takes the value of L2 once. again says that the caller must begin again.
 func (c *Cache[K, V]) takeThere(ctx context.Context, w write[K, V]) (value V, ok, again bool, err error) {
 	var taken opened[V]
 	q, err := c.claim(ctx, "take", w.key, w.name, func(o *opened[V]) bool { taken = *o; return true })

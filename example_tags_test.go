@@ -39,7 +39,7 @@ func ExampleCache_InvalidateTags() {
 }
 
 // How do I give the keys of a batch tags of their own? Options.Tags gives tags that
-// follow from the value, LoadingKey those that only the query knows.
+// follow from the value, LoadingKey tags that only the query knows.
 func ExampleLoadingKey() {
 	type page struct{ Text, Author, Shelf string }
 	ctx := context.Background()

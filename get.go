@@ -68,7 +68,8 @@ func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now in
 	return c.clone(r.Value), true
 }
 
-// getNear returns the answer to a Get, and whether L1 knows it: else L2 is to be asked.
+// getNear returns the answer to a Get, and whether L1 knows it: else the caller asks
+// L2.
 func (c *Cache[K, V]) getNear(ctx context.Context, key K, e *entry[K, V], now int64, o *call) (v V, found, known bool) {
 	switch {
 	case o.noMemory:
@@ -139,7 +140,7 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 type l1Answer[K comparable, V any] struct {
 	entry *entry[K, V] // nil: L1 has no value to serve
 	value V
-	err   error // because of which a stale value is served
+	err   error // the reason to serve a stale value
 	due   bool  // a refresh is due
 }
 
@@ -165,8 +166,8 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 	return l1Answer[K, V]{entry: e, value: c.shown(key, e), err: err, due: err == nil}
 }
 
-// missed counts a read for which L1 has no value to serve. If the key is known not
-// to exist it returns the negative entry of that, which is the answer.
+// missed counts a read without a value in L1 to serve. If L1 has a negative entry of
+// the key, missed returns it, and it is the answer.
 func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *local.Negative {
 	c.countAsMiss(e != nil)
 	if m := c.near.Recall(key); m != nil && m.NotFound {
@@ -184,9 +185,9 @@ func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
 	return v == ledger.Valid
 }
 
-// servesStale reports whether e, which is not fresh any more, is to be served: while
-// it is refreshed, which is due then, or because its load has failed a moment ago with
-// err.
+// servesStale reports whether a read gets e, which is stale: either while e is
+// refreshed, and then a refresh is due, or because its load has failed a moment ago
+// with err.
 func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], now int64) (stale bool, err error) {
 	if !c.near.Revalidates(e, now) {
 		if now >= c.near.OnErrorUntil(e) {
@@ -331,7 +332,7 @@ func (c *Cache[K, V]) allowed(ctx context.Context, key K, v V) {
 	}
 }
 
-// hit returns e's value, which is fresh, for a caller.
+// hit returns the fresh value of e for a caller.
 func (c *Cache[K, V]) hit(ctx context.Context, key K, e *entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
 		c.tellL1(ctx, hook, key, e.Value.V, nil)

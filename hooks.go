@@ -21,7 +21,7 @@ type Hooks struct {
 	// negative entry (LoadNotFound). It makes hits slower.
 	Hit func(Event)
 	// Miss is called for each read of Get and GetOrLoad, and for each key of
-	// GetMany, that L1 does not answer. A SkipRead is no miss.
+	// GetMany, that L1 does not answer. A SkipRead does not count as a miss.
 	Miss func(Event)
 	// Load is called once for each run of a Loader, before its callers return if it
 	// takes less than 50 ms: when the Loader has returned, or when

@@ -29,8 +29,8 @@ func (c *core) windows(own *expiry.Own) (s Stale) {
 	return s
 }
 
-// laneOf returns the lane of key; one that does not exist, so that the entry is
-// suspect, if the user's Key panics.
+// laneOf returns the lane of key. If the user's Key panics, it returns a lane that
+// does not exist, so that the entry is suspect.
 func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 	if !c.l2.HasPositions() {
 		return 0

@@ -114,12 +114,12 @@ type Options[K comparable, V any] struct {
 	ManyLoader ManyLoader[K, V]
 
 	// BatchWait makes such loads of single keys, refreshes included, wait for each
-	// other: those that begin within BatchWait of the first are one call of ManyLoader.
-	// Values that L1 or L2 has do not wait, nor do loads inside loads and SkipReads. Each
-	// key keeps its callers, its lease, its call options, its result and its error. The
-	// call has the context values of the caller that came first, and counts as one load
-	// for Limits.MaxLoads; Limits.HardTimeout begins with it. 0 means off; at most a
-	// second. It needs ManyLoader, and no Loader.
+	// other: the loads that begin within BatchWait of the first are one call of
+	// ManyLoader. Values that L1 or L2 has do not wait, nor do loads inside loads and
+	// SkipReads. Each key keeps its callers, its lease, its call options, its result and
+	// its error. The call has the context values of the caller that came first, and
+	// counts as one load for Limits.MaxLoads; Limits.HardTimeout begins with it. 0 means
+	// off; at most a second. It needs ManyLoader, and no Loader.
 	BatchWait time.Duration
 
 	// BatchSize is the number of keys with which a call of ManyLoader waits for no
@@ -240,7 +240,7 @@ type Limits struct {
 	// leaves; the next caller loads anew. A load with a lease of L2 continues: other
 	// instances may be waiting for it. By default every load continues, is stored,
 	// and is joined by later callers, so that callers with less patience than the
-	// origin needs fill the cache all the same.
+	// origin needs still fill the cache.
 	CancelAbandoned bool
 
 	// SoftTimeout is how long a caller waits for one or several loads if L1 or L2
@@ -293,9 +293,10 @@ type Remote[K comparable, V any] struct {
 
 	// Codec encodes values for L2. Nil means codec.Bytes for []byte,
 	// codec.String for string, and codec.JSON otherwise. With codec.Versioned values
-	// of older versions of the program are read, too. A loaded value that the Codec
-	// refuses, as one that other instances would read as another value, is served and
-	// kept in L1, counted in Stats.EncodeErrors and not stored in L2; a Set of it fails.
+	// of older versions of the program are read, too. The Codec may refuse a loaded
+	// value, for example if other instances would read it as another value. Such a value
+	// is served and kept in L1, counted in Stats.EncodeErrors and not stored in L2; a
+	// Set of it fails.
 	Codec codec.Codec[V]
 
 	// Key returns the name of a key in L2; different keys need different names.
@@ -310,7 +311,7 @@ type Remote[K comparable, V any] struct {
 	// A text must be parsed to a key equal to the first. A call with a key for which this
 	// fails, or MarshalText fails, returns an error and does nothing: a type that gives two
 	// keys one text is at fault. So times as keys must be rounded by t.UTC().Round(0),
-	// which leaves nothing that the text lacks.
+	// which removes all parts that the text lacks.
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 

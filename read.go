@@ -149,7 +149,7 @@ type leader[K comparable, V any] struct {
 }
 
 // leader returns the leader of a read with that Loader, which may be nil. Leaders are
-// used again: nobody else keeps one, and Release says when it is done.
+// used again: nothing else keeps a leader, and Release says when it is done.
 func (c *Cache[K, V]) leader(load Loader[K, V], o *call) *leader[K, V] {
 	l, _ := c.leaders.Get().(*leader[K, V])
 	if l == nil {
@@ -222,7 +222,7 @@ func (l *leader[K, V]) Then(f *flight.Flight[K, V]) {
 	g.finish()
 }
 
-// begin makes r, which is zero, the read of f that begins now.
+// begin makes the zero read r the read of f, which begins now.
 func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight[K, V]) {
 	r.c, r.f, r.ctx, r.call = g.c, f, ctx, g.call
 	r.loads, r.pending = g.load != nil || g.many != nil, g.call.skipRead
@@ -463,8 +463,8 @@ func serving[K comparable, V any](rs []*read[K, V]) []*read[K, V] {
 	})
 }
 
-// answered notes the outcome of an operation for all of rs: L2 is down for those for which
-// it has failed.
+// answered notes the outcome of an operation for all of rs: L2 is down for the reads with
+// a failed operation.
 func (c *Cache[K, V]) answered(op string, err error, rs []*read[K, V]) {
 	if len(rs) == 1 {
 		rs[0].answered(op, remote.ErrorOf(err, 0))

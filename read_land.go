@@ -127,7 +127,7 @@ func isPanic(err error) bool {
 func (r *read[K, V]) count(stored bool, callers int) {
 	n, o := &r.c.counts, &r.outcome
 	if r.beside && !o.res.Found && !isAnswer(o.res.Err, ErrNotFound) {
-		return // its caller counts as one that joins the reload
+		return // its caller counts as joining the reload
 	}
 	switch o.how {
 	case endAbandoned:

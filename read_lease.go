@@ -181,8 +181,8 @@ func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
 	return r.useAnswer(ctx, a)
 }
 
-// passBy takes an answer of which no use is made: drops were repeated meanwhile. A hold of
-// which it tells counts all the same.
+// passBy takes an answer that the read does not use, since drops were repeated meanwhile.
+// A hold in the answer still counts.
 func (r *read[K, V]) passBy(a remote.Acquired) (settled bool) {
 	if a.Lease.Grant == remote.OnHold {
 		r.onHold(a.Lease.Wait)
@@ -229,7 +229,7 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 	return r.askToReplace(ctx, a.Held.ID)
 }
 
-// onHold applies a hold of which L2 has told, and which lasts for another left. The
+// onHold applies a hold that L2 has told of. It lasts for another left. The
 // message about it may be late, lost, or from before this instance has begun: if the
 // hold is news here, so is the drop.
 func (r *read[K, V]) onHold(left time.Duration) {

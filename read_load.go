@@ -136,8 +136,8 @@ func (r *read[K, V]) loadOutcome() Outcome {
 	return outcomeOf(r.outcome.res.Err, r.candidate.value != nil)
 }
 
-// judge tells the state of the origin the outcome of the run, which is one load however
-// many keys it has: an answer for any of them, or else the first error.
+// judge tells the state of the origin the outcome of the run. A run counts as one load,
+// however many keys it has: an answer for any of them, or else the first error.
 func (l *loaderRun[K, V]) judge(at int64, took time.Duration) {
 	for _, r := range l.reads {
 		if out := r.loadOutcome(); out != LoadError && out != LoadPanic {

@@ -233,7 +233,7 @@ func (r *read[K, V]) getOlder(box *sealed) (answered bool) {
 	return true
 }
 
-// unsealOlder is unseal, into a box without a value, of one that may be absent.
+// unsealOlder is unseal into a box without a value; the older value may be absent.
 func (r *read[K, V]) unsealOlder(box *sealed, h *remote.Held) {
 	var older sealed
 	if r.unseal(&older, h); older.state != absent {
@@ -269,8 +269,8 @@ func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []s
 // goesOn reports whether stopHere has nothing to do, as in most cases.
 func (r *read[K, V]) goesOn() bool { return r.loads && r.c.near.Negatives.Len() == 0 }
 
-// stopHere settles a read that may not go on to its load: nobody has given a
-// Loader, or the last load has failed a moment ago.
+// stopHere settles a read that may not go on to its load: it has no Loader, or the
+// last load has failed a moment ago.
 func (r *read[K, V]) stopHere() (settled bool) {
 	if l2.Over(r.ctx) {
 		return false
@@ -377,8 +377,8 @@ func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	r.outcome.entry = e
 }
 
-// serveSuspect settles the read with its suspect entry, if L2 fails to confirm
-// that and it may be used all the same.
+// serveSuspect settles the read with its suspect entry, if L2 fails to confirm the
+// entry, and the entry may still be used.
 func (r *read[K, V]) serveSuspect() (settled bool) {
 	e := r.suspect.entry
 	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Value.FreshUntil(e.Dead) || !r.c.lasts(r.suspect.since) {
@@ -421,7 +421,7 @@ type sealed struct {
 	own     *expiry.Own // nil: the windows and lives of the Options
 }
 
-// unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;
+// unseal removes the envelope of a value into the zero box. An unreadable value counts as absent;
 // the next store replaces it.
 func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 	if box.held = *h; h.Absent() || h.Data == nil && !h.Same {

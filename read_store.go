@@ -79,8 +79,8 @@ func (r *read[K, V]) label() {
 	}
 }
 
-// keep makes entries for L1 of answers that need not be stored in L2, and returns
-// how others are to be stored there.
+// keep makes entries for L1 of answers that need no store in L2, and returns how to
+// store the others there.
 func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
 	res := &r.outcome.res
 	switch err := res.Err; {
@@ -126,7 +126,7 @@ func (r *read[K, V]) loadFailed(err error) {
 	}
 }
 
-// keepValue makes v an entry for L1, or returns how it is to be stored in L2
+// keepValue makes v an entry for L1, or returns how to store it in L2
 // before that.
 func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.outcome.ended}
@@ -156,7 +156,7 @@ func (c *core) remoteLives(left time.Duration, own *expiry.Own) (fresh, kept tim
 }
 
 // keepNotFound makes "not found" a negative entry for L1, for as long as the call
-// or the load has said, or else for NotFoundTTL; or returns how L2 is to be told
+// or the load has said, or else for NotFoundTTL; or returns how to tell L2
 // before that. L2 drops the value that it holds then.
 func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
 	left := r.c.lifeOfAbsent(&r.call)

@@ -22,7 +22,7 @@ const tokenLife = 10 * time.Second
 // Set stores value under key in L2 and L1. Loads of the key that run on any instance
 // lose the right to store, and other instances drop their entries. If one Set or
 // Invalidate returned before another was called, the later one wins everywhere. Of
-// those that overlap, one wins everywhere; it need not be the later write at the
+// overlapping calls, one wins everywhere; it need not be the later write at the
 // origin. A program that writes to the origin should call [Cache.Invalidate] after
 // the write instead.
 //
@@ -236,7 +236,7 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 }
 
 // setTier drops ws in L2 with tokens, announces that, and puts them with the
-// tokens. It reports whether L2 has confirmed any; those that it has not confirmed are not
+// tokens. It reports whether L2 has confirmed any write; unconfirmed ones are not
 // kept then.
 func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) (some bool, err error) {
 	drops := make([]remote.Drop, len(ws))

@@ -62,7 +62,7 @@ type Stats struct {
 	// RefreshesDropped counts reads that started none, because Limits.MaxRefreshes were
 	// running.
 	Refreshes, RefreshesDropped uint64
-	// Warmed counts keys that [Cache.Warm] looked up in L2, and those that it had loaded.
+	// Warmed counts keys that [Cache.Warm] looked up in L2 or loaded.
 	Warmed uint64
 	// StaleRevalidating, StaleOnError and StaleAllowed count served stale values: while
 	// they were refreshed; because a load had failed, took longer than Limits.SoftTimeout,
@@ -85,8 +85,8 @@ type Stats struct {
 	// BreakerChanges counts the times at which the breaker of L2, or of a server of it, was
 	// opened or closed.
 	BreakerChanges uint64
-	// Operations are the durations of operations on L2, by operation and result; those that
-	// have not happened are left out.
+	// Operations are the durations of operations on L2, by operation and result. Pairs
+	// without an operation are left out.
 	Operations []OperationStats
 	// ReadBytes and WrittenBytes are the sizes of encoded values that came from L2 and that
 	// were sent to it.
@@ -101,10 +101,10 @@ type Stats struct {
 	LeaseWaits, LeaseWins uint64
 
 	// Invalidations counts keys and tags that callers invalidated or expired on
-	// this instance; everything at once counts as one. Heard counts those that other
-	// instances announced, Gaps the times at which the bus may have lost messages, Unreadable
-	// messages without an effect: damaged, of another version, or about a key or a tag that
-	// this instance cannot have.
+	// this instance; everything at once counts as one. Heard counts the keys and tags that
+	// other instances announced, Gaps the times at which the bus may have lost messages,
+	// Unreadable messages without an effect: damaged, of another version, or about a key or a
+	// tag that this instance cannot have.
 	Invalidations, Heard, Gaps, Unreadable uint64
 	// Missed counts lanes (of 1024 slices of the key space) in which a lost message was
 	// found, Confirmed the entries of L1 that L2 has confirmed: they had become suspect for
@@ -158,9 +158,9 @@ type Stats struct {
 	// since they would come back as other values or not at all, or because they are too
 	// large. Callers get them, and every instance loads them. The first one is logged.
 	EncodeErrors uint64
-	// Compressed counts values that [codec.Compressed] has made shorter, StoredRaw those that
-	// it has left as they are: they are small, or would not become shorter. Both are of the
-	// Codec: caches that share one share them.
+	// Compressed counts values that [codec.Compressed] has made shorter, StoredRaw values
+	// that it has left as they are: they are small, or would not become shorter. Both are of
+	// the Codec: caches that share one share them.
 	Compressed, StoredRaw uint64
 }
 

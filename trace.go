@@ -145,8 +145,8 @@ func (s *span) wrote(ctx context.Context, err error) {
 	s.finish(e)
 }
 
-// failure is err, unless it is no failure of a call under ctx: the caller has left, or the origin
-// has answered that it has no value, or no new one.
+// failure is err, or nil if err is not a failure of a call under ctx: the caller has left, or the
+// origin has answered that it has no value, or no new one.
 func failure(ctx context.Context, err error) error {
 	if left := ctx.Err(); left != nil && errors.Is(err, left) || isAnswer(err, ErrNotFound) || isAnswer(err, ErrNotModified) {
 		return nil

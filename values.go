@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// inspectOneIn is the number of hits of which one is compared with the hash
-// that its entry had at first.
+// inspectOneIn is the number of hits with one inspection: it compares the value with
+// the hash that its entry had at first.
 const inspectOneIn = 64
 
 // clone is the user's Clone, if there is one.

@@ -79,7 +79,8 @@ func (c *Cache[K, V]) warm(ctx context.Context, keys iter.Seq[K], o WarmOptions,
 	if o.Load && w.load == nil {
 		return so, ErrNoLoader
 	}
-	// Entries from before the bus of a new instance is connected are in doubt once it is.
+	// Entries from before the bus of a new instance connects become suspect when it
+	// connects.
 	if err := c.link.Join(ctx); err != nil {
 		return so, err
 	}
@@ -90,7 +91,7 @@ func (c *Cache[K, V]) warm(ctx context.Context, keys iter.Seq[K], o WarmOptions,
 	return run.Run(ctx, keys)
 }
 
-// warmable returns the error for which no key can be warmed.
+// warmable returns the reason why no key can be warmed.
 func (c *core) warmable(ctx context.Context) error {
 	if c.closed.Load() {
 		return ErrClosed

@@ -48,10 +48,10 @@ type Cache interface {
 // Options are the options of New. Handler uses the zero Options.
 type Options struct {
 	// Authorize decides which requests are answered; the others get status 403. It is called
-	// for every request, at the same time, and may look at a session or a certificate. The address of the
-	// peer is no proof: behind a proxy each request comes from the proxy.
+	// for every request, at the same time, and may look at a session or a certificate. The address
+	// of the peer proves nothing: behind a proxy each request comes from the proxy.
 	Authorize func(*http.Request) bool
-	// Token is a secret of 16 bytes or more. Without Authorize, only requests that have it are answered:
+	// Token is a secret of 16 bytes or more. Without Authorize, only requests with it are answered:
 	// an address that ends with ?token=, or a header "Authorization: Bearer". A browser that
 	// followed such an address gets a cookie, and needs the token no more. Without both, New draws
 	// a token; when the first request without it comes, the standard logger (slog.Default) writes

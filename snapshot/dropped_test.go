@@ -79,7 +79,7 @@ func loaded(t testing.TB, file []byte, c users) snapshot.CacheReport {
 	return r.Caches[0]
 }
 
-// tagged returns a cache with 50 entries, of which k1 has the tag t.
+// tagged returns a cache with 50 entries; k1 has the tag t.
 func tagged(t testing.TB) users {
 	t.Helper()
 	c := alone(t, "users", 50)

@@ -9,7 +9,7 @@ import (
 
 // Errors of functions that read a snapshot. The entries before the error are in use.
 var (
-	// ErrFormat: the file or stream is no snapshot.
+	// ErrFormat: the file or stream is not a snapshot.
 	ErrFormat error = format.ErrFormat // read-only
 	// ErrVersion: the snapshot was written by a newer version of this package.
 	ErrVersion error = format.ErrVersion // read-only
@@ -29,7 +29,7 @@ var (
 	// not known. A clock is wrong.
 	ErrFuture = errors.New("snapshot is ahead of the clock")
 	// ErrRefused: all caches of the snapshot were passed over. The error has the reason for
-	// the first one, the Report those for all.
+	// the first one, the Report the reasons for all.
 	ErrRefused = errors.New("snapshot: no cache of the snapshot fits")
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")

@@ -135,8 +135,8 @@ func (w *writing) hot(i int) iter.Seq[string] {
 	return w.all[i].Hot(w.most(), &w.left[i])
 }
 
-// keep writes keys of the earlier file that quiet caches do not have, behind those that they
-// have.
+// keep writes keys of the earlier file that quiet caches do not have, behind the keys that
+// they have.
 func (w *writing) keep() error {
 	if !slices.ContainsFunc(w.quiet, func(q *quiet) bool { return q != nil }) {
 		return nil

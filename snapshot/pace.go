@@ -56,7 +56,7 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 // meter counts entries and bytes of all streams of a call, and tells its progress.
 type meter struct {
 	begun time.Time
-	tell  func(Progress) // nil for nobody
+	tell  func(Progress) // nil without Options.Progress
 
 	mu   sync.Mutex // guards below
 	told time.Time

@@ -15,7 +15,8 @@ import (
 	"github.com/strata-cache/strata/snapshot"
 )
 
-// TestWhatIsNoRegularFileIsRefusedAtOnce has pipes that nobody writes to and reads from.
+// TestWhatIsNoRegularFileIsRefusedAtOnce has pipes without a writer and without a
+// reader.
 func TestWhatIsNoRegularFileIsRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link, socket := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "s")

@@ -115,8 +115,8 @@ type section struct {
 	full    int    // consecutive entries for which L1 had no room
 }
 
-// fullAfter is the number of entries in a row for which L1 has no room after which it is
-// full. One alone may have come to a full part of L1.
+// fullAfter is the number of consecutive refused entries after which L1 counts as full.
+// A single entry may have come to a full part of L1.
 const fullAfter = 1000
 
 // incoming is one stream on its way in.

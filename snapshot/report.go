@@ -30,11 +30,12 @@ type Report struct {
 type CacheReport struct {
 	// Name is Options.Name of the cache.
 	Name string
-	// Refused is the reason for which the cache was passed over. It is empty if the
+	// Refused is the reason why the cache was passed over. It is empty if the
 	// cache was not.
 	Refused string `json:",omitempty"`
 	// Doubt is why some entries were not taken in as they were: a drop may concern them.
-	// They were read from L2, or are absent. It is empty if there are none.
+	// They were read from L2, or are absent. Doubt is empty if there are no such
+	// entries.
 	Doubt string `json:",omitempty"`
 	// Skipped is the number of entries that the writer could not encode.
 	Skipped int
@@ -61,8 +62,8 @@ type CacheReport struct {
 	Over, Full, Unusable, Passed int
 }
 
-// Missing counts entries that the writer of a snapshot had in L1 when it began and that the
-// snapshot does not have.
+// Missing counts entries that the writer of a snapshot had in L1 when it began, and that
+// the snapshot lacks.
 type Missing struct {
 	// Busy entries had a write or a load of their key under way. Gone ones had ended, were
 	// dropped, or were not to be trusted when their turn came, or have a key without a name.
@@ -149,7 +150,7 @@ func (r *Report) Warm() int {
 	return r.sum(func(c *CacheReport) int { return c.Stored + c.Confirmed })
 }
 
-// refused is the reason for which the first cache was passed over, if all were.
+// refused is the reason why the first cache was passed over, if all were.
 func (r *Report) refused() (why string) {
 	for i := range r.Caches {
 		if r.Caches[i].Refused == "" {

@@ -56,7 +56,7 @@ func fill(t testing.TB, c *strata.Cache[string, string], n int) {
 	}
 }
 
-// holds counts the keys of which c has the value of fill, and fails for other values.
+// holds counts the keys with the value of fill in c, and fails for other values.
 func holds(t testing.TB, c *strata.Cache[string, string], n int) (held int) {
 	t.Helper()
 	for i := range n {

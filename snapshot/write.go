@@ -235,7 +235,7 @@ func (w *writing) values() error {
 	return w.missing()
 }
 
-// hottest iterates over the entries of d, up to those that Options.MaxEntries allows.
+// hottest iterates over the entries of d, up to as many as Options.MaxEntries allows.
 func (w *writing) hottest(d transfer.Dump) iter.Seq[given] {
 	most := (w.o.MaxEntries + w.header.Streams - 1) / w.header.Streams
 	return func(yield func(given) bool) {

@@ -23,7 +23,7 @@ const (
 	// MaxSamples is the number of samples that the page keeps of a cache: one each Interval.
 	MaxSamples = 300
 	Interval   = 2 * time.Second
-	// Recent is the time of which durations in Numbers are.
+	// Recent is the time up to now that the durations in Numbers cover.
 	Recent = 5 * time.Minute
 	// MaxKey is the length of a key or a tag in bytes, MaxTags the number of tags of a request.
 	MaxKey  = 4096
@@ -191,7 +191,8 @@ type Remote struct {
 	ServersWithoutStores []string `json:"serversWithoutStores"`
 }
 
-// Compression counts values that a codec has made shorter, and those that it has left as they are.
+// Compression counts values that a codec has made shorter, and values that it has left as they
+// are.
 type Compression struct {
 	Compressed uint64 `json:"compressed"`
 	Raw        uint64 `json:"raw"`

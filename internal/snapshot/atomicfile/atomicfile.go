@@ -16,8 +16,8 @@ import (
 // power may bring the old one back. A Write to the Writer that fails is an error even if
 // write returns none. The Writer is for one goroutine at a time.
 //
-// The file has the rights perm, less those that the process masks. A symbolic link stays:
-// the file that it names is replaced, or made if there is none. A path that names a
+// The file has the rights perm, less the rights that the process masks. A symbolic link
+// stays: the file that it names is replaced, or made if there is none. A path that names a
 // directory, a device, a pipe or a socket is an error. A killed process leaves the
 // temporary file, which a later Write of the same path removes. Of Writes at the same time
 // the last rename wins.

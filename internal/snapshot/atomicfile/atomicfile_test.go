@@ -16,7 +16,8 @@ import (
 
 var errFault = errors.New("fault")
 
-// faulty is a disk of which the operation number at fails. It notes all operations.
+// faulty is a disk with a failure of the operation number at. It notes all
+// operations.
 type faulty struct {
 	disk
 	at    int

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// lockFlags open nothing but a file, and wait for nobody.
+// lockFlags follow no link, and do not wait for the other end, as an open of a pipe
+// would.
 const lockFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // lock takes the lock of f until f is closed or the process ends. It does not wait: if

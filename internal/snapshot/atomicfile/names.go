@@ -84,7 +84,7 @@ func prefix(base string) string {
 // temporary returns a new name for a temporary file.
 func temporary(base string) string { return prefix(base) + rand.Text()[:randomLength] + suffix }
 
-// isTemporary reports whether name is one that temporary returns for base.
+// isTemporary reports whether temporary can return name for base.
 func isTemporary(name, base string) bool {
 	random, ok := strings.CutPrefix(name, prefix(base))
 	random, ok2 := strings.CutSuffix(random, suffix)
@@ -115,7 +115,8 @@ func removeAbandoned(path string) {
 }
 
 // abandoned reports whether no process writes the temporary file name any more. The lock
-// of a dead process is free, and nobody but its creator takes it for longer than a look.
+// of a dead process is free, and only the creator of a file keeps its lock for longer
+// than a look.
 func abandoned(name string) bool {
 	about, err := os.Lstat(name)
 	if err != nil || !about.Mode().IsRegular() {

@@ -33,8 +33,8 @@ const (
 	Skew = time.Minute
 )
 
-// Log is the drops of one cache, and those that snapshots have told of. Make it with
-// [New]. It is safe for concurrent use.
+// Log is the drops of one cache, and the drops that snapshots have told of. Make it
+// with [New]. It is safe for concurrent use.
 type Log struct {
 	id      uint64
 	now     func() int64
@@ -201,8 +201,8 @@ func (l *Log) last(hash uint64) int64 {
 	return l.forgot.last(hash) // with mu held: the drop may be leaving
 }
 
-// lead is how far a moment is ahead of the drops so far: those that come while the marks are
-// cut there have lower stamps yet, unless that takes longer.
+// lead is how far, in nanoseconds, a moment is ahead of the drops so far. Drops during the
+// cut of the marks have lower stamps, unless the cut takes longer.
 const lead = int64(time.Millisecond)
 
 // moment returns a stamp at least as high as the stamps of all drops so far, and lower than

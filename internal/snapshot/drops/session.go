@@ -113,8 +113,8 @@ func hashes(b []uint64, key uint64, tags []string) []uint64 {
 	return b
 }
 
-// Ask makes an entry of the snapshot the one that Admit is about: the hash of its key, its
-// tags, and the age of its value, which is negative if it is not known.
+// Ask makes an entry of the snapshot the subject of the next Admit: the hash of its key,
+// its tags, and the age of its value; a negative age is unknown.
 func (l *Learner) Ask(key uint64, tags []string, age time.Duration) {
 	if l.log == nil {
 		return

@@ -142,7 +142,8 @@ func (l *Log) Tell(since int64) (pieces [][]byte) {
 	return w.all
 }
 
-// TellAll returns the drops by this cache, and those that snapshots have told of, in pieces.
+// TellAll returns the drops by this cache, and the drops that snapshots have told of, in
+// pieces.
 func (l *Log) TellAll() (pieces [][]byte) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

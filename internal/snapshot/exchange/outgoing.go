@@ -75,9 +75,9 @@ func (d *outgoing[K, V]) append(b []byte) (all []byte, err error) {
 	return d.c.append(b, d.value)
 }
 
-// take makes the step of the entry that L1 has of key now, and reports whether there is
-// one to give away. A key with a write or a load under way has none: the drop of these may
-// be among those that the position counts.
+// take makes the step of the entry that L1 has of key now, and reports whether there is an
+// entry to give away. A key with a write or a load under way has none: the position may
+// already count the drop by this write or load.
 func (d *outgoing[K, V]) take(key K) (ok bool) {
 	if d.busy(key) {
 		return false

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Reasons for which an entry is left out.
+// Reasons to leave an entry out.
 var (
 	errNegative = errors.New("negative weight")
 	errTags     = fmt.Errorf("more than %d tags", MaxTags)
@@ -83,7 +83,7 @@ func (w *Writer) drop(section int, name string, expire, all bool) error {
 // Entry writes an entry of a snapshot in the mode Values. appendValue appends the value
 // to its argument, which is memory of the frame, and returns the result. If it is nil,
 // the value is e.Value. If it fails, or the entry cannot be written, the entry is left
-// out, which a SkipError says. The Writer keeps neither e nor its parts.
+// out, and the error is a SkipError. The Writer keeps neither e nor its parts.
 func (w *Writer) Entry(section int, e *Entry, appendValue func(dst []byte) ([]byte, error)) error {
 	if w.header.Mode != Values {
 		return errMode

@@ -9,7 +9,7 @@ import (
 
 // Causes of an [Error]. A failed read of the stream is a cause as well, as it is.
 var (
-	// ErrFormat: the stream is no snapshot.
+	// ErrFormat: the stream is not a snapshot.
 	ErrFormat = errors.New("not a snapshot of strata")
 	// ErrVersion: the snapshot was written by a newer version.
 	ErrVersion = errors.New("snapshot from a newer version")
@@ -64,7 +64,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // SkipError says that a Writer has left out one entry, and goes on.
 type SkipError struct {
-	// Err is the error of the function that appends the value, or the reason for which
+	// Err is the error of the function that appends the value, or the reason why
 	// the entry cannot be written, such as ErrTooLarge.
 	Err error
 }

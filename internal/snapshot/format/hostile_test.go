@@ -291,7 +291,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestClaimsTakeNoMemory reads claims of many bytes of which few come.
+// TestClaimsTakeNoMemory reads claims of many bytes that only few bytes follow.
 func TestClaimsTakeNoMemory(t *testing.T) {
 	for name, frames := range map[string][]string{
 		"part":     {sectionA, "\x05\x00" + uvarint(format.MaxEntry) + "k"},

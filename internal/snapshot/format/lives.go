@@ -9,15 +9,16 @@ import (
 )
 
 // noted are the lives of an entry that differ from the lives of its cache. They stand in
-// a frame before the one that begins with the entry, which itself seems to end with its
-// fresh life: a reader that does not know the frame does not serve it stale.
+// a frame of their own before the frame that begins with the entry. The entry itself
+// seems to end with its fresh life: a reader that does not know the frame of lives does
+// not serve the entry stale.
 type noted struct {
 	left time.Duration
 	own  expiry.Own
 }
 
-// note remembers the lives of e, which is to be the next record of the section, and
-// returns the entry as its record says it.
+// note remembers the lives of e, the next record of the section, and returns the
+// entry in the form of its record.
 func (w *Writer) note(s *section, e *Entry) *Entry {
 	if e.Own == nil || e.NotFound {
 		return e

@@ -78,7 +78,7 @@ func (r *Reader) records(c *cutter) error {
 	return err
 }
 
-// accept makes the records in c, which were checked, those that Next returns.
+// accept makes the checked records in c the next results of Next.
 func (r *Reader) accept(c cutter, n Counts) {
 	r.rest = c
 	if s := &r.sections[r.at]; n.Entries > 0 {

@@ -17,7 +17,7 @@ import (
 type Writer struct {
 	w      io.Writer
 	header Header
-	// sections are those that Section has begun, and total the counts of all.
+	// sections are the sections that Section has begun, and total the counts of all.
 	sections []*section
 	total    Counts
 	// positions is the length of all positions, begun says that records have come.

@@ -129,7 +129,8 @@ func (a *Answer) guard(f func()) {
 	f()
 }
 
-// cause is the reason for which the context has ended, if it has, and otherwise err without texts from outside.
+// cause is the reason why the context has ended, if it has, and otherwise err without texts from
+// outside.
 func (a *Answer) cause(err error) error {
 	if why := context.Cause(a.ctx); why != nil {
 		return why

@@ -62,8 +62,8 @@ func (c *Cover) Learn(ctx context.Context, position []byte) (doubt string) {
 	return ""
 }
 
-// Covers reports whether the entry of a name is covered, which is in a lane if the tier has
-// lanes. While the bus is silent none is.
+// Covers reports whether the entry of a name is covered. lane returns its lane, for tiers
+// with lanes. While the bus is silent no entry is covered.
 func (c *Cover) Covers(lane func(name string) uint16, name string, tagged bool) bool {
 	return c.Alone || len(c.covered.Lanes) > 0 && c.Connected() && c.covered.Covers(lane(name), tagged)
 }

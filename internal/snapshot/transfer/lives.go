@@ -14,7 +14,7 @@ func Rest(life, ago time.Duration) time.Duration {
 	return life - ago
 }
 
-// Life is the whole life of the value of e, of which fresh is left after some time.
+// Life is the whole life of the value of e, if fresh of it is left after ago.
 func Life(e *format.Entry, fresh, ago time.Duration) time.Duration {
 	if e.Age < 0 || fresh == format.Forever || fresh <= 0 {
 		return fresh

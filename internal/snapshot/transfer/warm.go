@@ -10,7 +10,7 @@ import (
 
 // Warmable is a cache as a [Warming] needs it.
 type Warmable[K comparable] interface {
-	// Err returns the error for which no key can be warmed now: the error of ctx, or of a
+	// Err returns the reason why no key can be warmed now: the error of ctx, or of a
 	// closed cache.
 	Err(ctx context.Context) error
 	// Room is about the number of entries for which L1 has room without an eviction; most of them at most.
