@@ -130,6 +130,7 @@ type gathered[K comparable, V any] struct {
 	one   Loader[K, V] // the ManyLoader with one key; nil if there is none
 }
 
+// startGathering makes c.gathered, if the Options have a ManyLoader.
 func (c *Cache[K, V]) startGathering() {
 	if c.o.ManyLoader == nil {
 		return
@@ -196,6 +197,9 @@ func (g *reads[K, V]) brings(values map[K]V) (extras bool) {
 	return asked < len(values)
 }
 
+// keepExtra keeps the value of an extra key in L1, if L1 has no entry of the key. With a Tier it
+// lives for UnconfirmedTTL at most: the batch has no lease of the key, so L2 does not have the
+// value and cannot confirm it.
 func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	c, o := g.c, g.call
 	applyLoad(said, &o, key)

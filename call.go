@@ -57,6 +57,7 @@ func WithStale(s Stale) CallOption {
 }
 
 func (o *call) setStale(s Stale) {
+	// All negative windows become expiry.None, the only negative value of an Own.
 	none := func(d time.Duration) time.Duration { return max(expiry.None, d) }
 	o.own = o.own.With(&expiry.Own{Revalidate: none(s.WhileRevalidate), OnError: none(s.OnError)})
 }
@@ -127,6 +128,7 @@ func SkipReadContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, skipReadKey{}, true)
 }
 
+// skipsRead reports whether ctx comes from SkipReadContext.
 func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
 
 // callOf returns the sum of opts. Without any it stays off the heap.
@@ -137,6 +139,8 @@ func callOf(opts []CallOption) call {
 	return applied(opts)
 }
 
+// applied is apart from callOf because the options take the address of c, which moves it to
+// the heap.
 func applied(opts []CallOption) (c call) {
 	for _, o := range opts {
 		if o != nil {

@@ -153,6 +153,8 @@ func (o Outcome) String() string {
 	}
 }
 
+// outcomeOf returns the outcome of a load with the error err. held says that the load had an
+// earlier value: without one, ErrNotModified is a mistake of the Loader.
 func outcomeOf(err error, held bool) Outcome {
 	if err == nil {
 		return LoadOK

@@ -22,6 +22,7 @@ func (c *Cache[K, V]) Inside() Inside {
 	return Inside(inside.New(view[K, V]{c}, exchange.New(c.exchanged())))
 }
 
+// view is a cache as the page of package admin sees it; see panel.Panel for its methods.
 type view[K comparable, V any] struct{ c *Cache[K, V] }
 
 func (p view[K, V]) Info() panel.Info {
@@ -39,7 +40,7 @@ func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.memor
 func (p view[K, V]) Hot() panel.Hot {
 	name := p.c.nameOf
 	if !p.c.o.ShowKeys {
-		name = nil
+		name = nil // the page gets hashes of keys
 	}
 	return p.c.hot.Hot(p.c.memory.Sample, name)
 }

@@ -79,6 +79,7 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 	return err
 }
 
+// invalidatePart drops up to maxBatch keys, in L2 and then in L1.
 func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.Drop, keys []K) error {
 	defer c.dropping.Leave(c.dropping.Enter())
 	drops, err := c.dropsOf(how, keys)
@@ -174,11 +175,13 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	}
 	defer c.dropping.Leave(c.dropping.Enter())
 	within, span := c.begin(ctx, Span{Name: SpanInvalidate, Soft: soft})
+	// L2 first, as in invalidatePart.
 	err := remoteError(op, c.l2.DropAll(within, soft))
 	defer span.wrote(ctx, err)
 	c.drops.Around(func() { c.dropAllLocal(soft) })
 	c.near.Negatives.Clear()
 	if !soft {
+		// The watermark has made the entries absent. This frees their memory at once.
 		c.memory.Clear()
 	}
 	c.noteDrops(events.AllInvalidated, soft, 1, c.now())
@@ -225,6 +228,8 @@ func (c *Cache[K, V]) ExpireTags(ctx context.Context, tags ...string) error {
 	return c.dropTags(ctx, "expire tags", tags, true)
 }
 
+// dropTags checks all tags before the first drop: after an error about a tag nothing was
+// done.
 func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, soft bool) error {
 	if c.closed.Load() {
 		return ErrClosed

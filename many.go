@@ -82,6 +82,7 @@ type many[K comparable, V any] struct {
 	loadless bool
 }
 
+// fail notes the error of a key. Most batches have no error, and make no map.
 func (m *many[K, V]) fail(key K, err error) {
 	if m.failed == nil {
 		m.failed = make(map[K]error)

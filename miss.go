@@ -115,6 +115,8 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 	return r, err
 }
 
+// flyUntraced is fly without the span. A Get that may not ask L2 is turned away: its caller has
+// looked in L1 already.
 func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], part flight.Part, err error) {
 	if kind == flight.Read && !c.asks(o) && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)

@@ -367,6 +367,7 @@ func (r *read[K, V]) ration() (spent bool) {
 	return true
 }
 
+// lastFailure returns the remembered failure of the key, or ErrOverloaded if L1 has none any more.
 func (r *read[K, V]) lastFailure() error {
 	if e, _ := r.c.near.Negatives.Peek(r.f.Key); e != nil && e.Value.Err != nil {
 		return e.Value.Err

@@ -282,6 +282,7 @@ func (s *toStore[K, V]) keepHere() {
 	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token))
 }
 
+// keepNegative makes the answer err a negative entry for L1, if its life is positive.
 func (s *toStore[K, V]) keepNegative(err error) {
 	if s.left > 0 {
 		s.r.outcome.negative = s.r.absent(err, s.left, s.r.call.tags)

@@ -87,6 +87,8 @@ func (c *core) begin(ctx context.Context, s Span) (within context.Context, _ *sp
 	return c.beginTraced(ctx, s)
 }
 
+// beginTraced begins a span of the Tracer. It returns nil if the Tracer takes too long, panics,
+// or returns no context or no end: the work then has no span.
 func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context, begun *span) {
 	s.Cache = c.settings.Name
 	var inner context.Context

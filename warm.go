@@ -120,6 +120,8 @@ func (w *warming[K, V]) LookUp(ctx context.Context, keys []K, so *transfer.Warme
 	}
 	so.Found += len(m.found)
 	if !w.loads {
+		// A batch finds nothing if L2 has none of its keys, and if L2 fails. The count of errors
+		// tells the two apart.
 		if len(m.found) == 0 && (c.l2.Errors() != failed || c.l2.LeftAlone()) {
 			return errWarmRefused
 		}
