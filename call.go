@@ -45,13 +45,12 @@ func WithTTL(d time.Duration) CallOption {
 }
 
 // WithStale gives the value that this call stores stale windows of its own, on every
-// instance, in place of Options.Stale. A zero field leaves the window of
-// the Options, a negative one means none: with two of these the value is never served
-// stale. It counts for one value: the next value stored has the windows of the
-// Options again, unless a load says that the value is not modified.
-// If the load of this call fails, the windows count for the value that L1 had when the load
-// began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1 forget a
-// stale value, and the callers get the error.
+// instance, in place of Options.Stale. A zero field leaves the window of the Options, a negative
+// one means none: with two of these the value is never served stale. It counts for one value: the
+// next value stored has the windows of the Options again, unless a load says that the value is not
+// modified. If the load of this call fails, the windows count for the value that L1 had when the
+// load began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1
+// forget a stale value, and the callers get the error.
 func WithStale(s Stale) CallOption {
 	return func(c *call) { c.setStale(s) }
 }
@@ -213,9 +212,9 @@ type Info struct {
 	Tier string
 	// Age is the time since the value was loaded or set, or since a load found it not
 	// modified. Zero means unknown: the value has no end, and the cache has no L2. For a
-	// value that this instance has from L2 it is counted back from the
-	// end of Options.TTL, so that it is too long by the part by which Jitter has
-	// shortened the TTL, and off by as much as the value had another TTL.
+	// value that this instance has from L2 it is counted back from the end of
+	// Options.TTL, so that it is too long by the part by which Jitter has shortened the
+	// TTL, and off by as much as the value had another TTL.
 	Age time.Duration
 	// TTL is for how long the value is still fresh on this instance. Zero if it is
 	// stale, or is not kept; NoExpiry if it has no end.

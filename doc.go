@@ -94,9 +94,8 @@
 //
 // Write to the origin first, then call [Cache.Invalidate]. The call drops the
 // value in L2 and in L1 of this instance, and the bus tells the other instances.
-// Every running load, on any instance, loses the right to store, so that
-// no older value is stored afterwards. [Cache.Set] does the same and stores a
-// new value.
+// Every running load, on any instance, loses the right to store, so that no older value
+// is stored afterwards. [Cache.Set] does the same and stores a new value.
 //
 // # Caveats
 //

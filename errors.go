@@ -143,8 +143,8 @@ func (c *core) wrap(key any, err error) error {
 	return e
 }
 
-// PartialError is returned by GetMany, beside the values found, if the
-// reads of some keys failed.
+// PartialError is returned by GetMany, beside the values found, if the reads of some
+// keys failed.
 type PartialError[K comparable] struct {
 	// Failed has the error of each of these keys, as GetOrLoad would return it.
 	Failed map[K]error

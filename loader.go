@@ -16,9 +16,9 @@ import (
 // first, but not that caller's cancellation: it is cancelled when
 // Limits.HardTimeout is over, and when the cache is closed; with
 // Limits.CancelAbandoned also when no caller waits any more and no other
-// instance does either. A Loader that returns later has no callers left:
-// they have got a stale value or an error already. Do not keep state of
-// one request (a transaction, a user) in the value that it returns.
+// instance does either. A Loader that returns later has no callers left: they have got
+// a stale value or an error already. Do not keep state of one request (a transaction, a
+// user) in the value that it returns.
 //
 // A Loader that asks the same cache for another key hands its own context on:
 // so loads that would wait for each other in a circle get ErrRecursiveLoad. With

@@ -6,8 +6,7 @@
 //	waiting   another instance loads; the read asks again, then takes its value
 //	without   L2 does not answer: it loads, and stores in L1 only
 //
-// Invariant: a granted lease is used up by the store, or released when
-// the read lands.
+// Invariant: a granted lease is used up by the store, or released when the read lands.
 
 package strata
 
@@ -311,8 +310,8 @@ func (c *core) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
 }
 
 // keepLease renews a lease until stop is called or ctx, the load's, has
-// ended: a Loader that hangs holds up this instance only. A load done
-// within a third of the lease costs a timer and no goroutine.
+// ended: a Loader that hangs holds up this instance only. A load done within a third of
+// the lease costs a timer and no goroutine.
 func (c *core) keepLease(ctx context.Context, h heldLease) (stop func()) {
 	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.settings.Limits.Lease/3, func() {

@@ -126,8 +126,7 @@ func (r *read[K, V]) loadFailed(err error) {
 	}
 }
 
-// keepValue makes v an entry for L1, or returns how to store it in L2
-// before that.
+// keepValue makes v an entry for L1, or returns how to store it in L2 before that.
 func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.outcome.ended}
 	if r.right.noStore || s.left <= 0 {

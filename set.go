@@ -134,8 +134,8 @@ func (c *Cache[K, V]) stamps(tags []string, own *expiry.Own) stamps {
 	return stamps{Generation: c.generation.Watermark(), TagGeneration: c.generation.TagWatermark(), Tags: tags, Own: own}
 }
 
-// setMemory stores w in L1 alone, in one step, so that no concurrent Set
-// removes the entry of another.
+// setMemory stores w in L1 alone, in one step, so that no concurrent Set removes the
+// entry of another.
 func (c *Cache[K, V]) setMemory(ctx context.Context, w *write[K, V]) error {
 	w.stamps = c.stamps(w.tags, w.own)
 	now := c.memory.Now()

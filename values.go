@@ -112,8 +112,8 @@ func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 	return name, err
 }
 
-// checkKey returns ErrKeyTooLong for a string longer than a key may be.
-// Keys of other types have a length only by their names; see nameOf.
+// checkKey returns ErrKeyTooLong for a string longer than a key may be. Keys of other
+// types have a length only by their names; see nameOf.
 func (c *Cache[K, V]) checkKey(key K) error {
 	if c.texts && c.tooLong(keyname.Length(key)) {
 		return ErrKeyTooLong

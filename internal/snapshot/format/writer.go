@@ -150,8 +150,8 @@ func (w *Writer) flush(s *section) {
 	s.open = s.open[:0]
 }
 
-// Flush sends all entries and drops still in memory. The frames can be
-// smaller than they would be otherwise.
+// Flush sends all entries and drops still in memory. The frames can be smaller than
+// they would be otherwise.
 func (w *Writer) Flush() error {
 	if err := w.start(); err != nil {
 		return err
