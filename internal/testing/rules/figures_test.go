@@ -16,14 +16,35 @@ const (
 	maxProductFile  = 500
 	maxStructFields = 16
 	maxCacheFields  = 24
-	maxRiddles      = 15 // of comment lines in a thousand
+	// Of a thousand comment lines of all modules.
+	maxRiddles  = 8  // say who or what(ever) in the place of a subject
+	maxPronouns = 2  // say "that of" in the place of a noun
+	maxClauses  = 25 // say "that is" where an adjective does
+	// maxMethods is the number of methods of one type.
+	maxMethods = 70
 )
 
 // wide are structs that may have more fields: options and counters are lists.
 var wide = regexp.MustCompile(`^(Options|Limits|Stats|.*Stats|counts|Config|Info)$`) // read-only
 
+// crowded are the types with more methods than maxMethods. Their numbers may only fall.
+var crowded = map[string]int{ // read-only
+	". Cache": 128, ". read": 78, "internal/cache/l2 Store": 109, "internal/redis/tier Tier": 81, "test/chaos run": 76,
+}
+
 // riddle finds words that stand in the place of a named subject.
 var riddle = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|what|whatever)\b`) // read-only
+
+// wordy finds words that make a sentence hard to read, with their bounds.
+var wordy = []struct { // read-only
+	name  string
+	words *regexp.Regexp
+	most  int
+}{
+	{"who or what(ever): name the subject", riddle, maxRiddles},
+	{"that of: repeat the noun", regexp.MustCompile(`(?i)\b(that|those) of\b`), maxPronouns},
+	{"that is: say it by an adjective", regexp.MustCompile(`(?i)\bthat (is|are|was|were|has|have|had)\b`), maxClauses},
+}
 
 func figureRules() []rule {
 	long := "package strata\nfunc f() {" + strings.Repeat("\n", maxProductFunc) + "}"
@@ -36,6 +57,10 @@ func figureRules() []rule {
 	for i := range maxStructFields + 1 {
 		fmt.Fprintf(&fields, "f%d int\n", i)
 	}
+	var methods strings.Builder
+	for i := range maxMethods + 1 {
+		fmt.Fprintf(&methods, "func (t *t) f%d() {}\n", i)
+	}
 	return []rule{{
 		name:  "figures of the code",
 		check: checkFigures,
@@ -44,14 +69,83 @@ func figureRules() []rule {
 			one("a.go", medium.String()),
 			one("a.go", "package strata\n"+strings.Repeat("\n", maxProductFile)),
 			one("a.go", "package strata\ntype s struct {\n"+fields.String()+"}"),
-			one("a.go", "package strata\n\n// f tells whoever asks.\nfunc f() {}"),
 		},
 		good: map[string]string{
 			"a.go":       "package strata\ntype counts struct {\n" + fields.String() + "}\nfunc g() {}\nfunc h() {}",
 			"a_test.go":  long,
 			"bench/a.go": long,
 		},
+	}, {
+		name:  "plain words in comments",
+		check: checkPlain,
+		bad: []map[string]string{
+			one("a.go", "package strata\n\n// f tells whoever asks.\nfunc f() {}"),
+			one("bench/a.go", "package bench\n\n// f is that of g.\nfunc f() {}"),
+			one("a_test.go", "package strata\n\n// f has a value that is stale.\nfunc f() {}"),
+		},
+		good: one("a.go", "package strata\n\n// f has a stale value of g.\nfunc f() {}"),
+	}, {
+		name:  "methods of a type",
+		check: checkMethods,
+		bad: []map[string]string{
+			one("a.go", "package strata\n"+methods.String()),
+			one("a.go", "package strata\nfunc (c *Cache[K]) f() {}"),
+		},
 	}}
+}
+
+// checkPlain counts words in all comments, tests included.
+func checkPlain(files []source) (all []finding) {
+	for _, p := range wordy {
+		lines, hits := 0, 0
+		for _, s := range files {
+			l, h := countWords(s, p.words)
+			lines, hits = lines+l, hits+h
+		}
+		if hits*1000 > p.most*lines {
+			all = append(all, found(p.name, "%d of %d comment lines say %s; at most %d of 1000", hits, lines, p.name, p.most))
+		}
+	}
+	return all
+}
+
+// checkMethods counts the methods of each type.
+func checkMethods(files []source) (all []finding) {
+	n := map[string]int{}
+	for _, s := range files {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				n[s.dir()+" "+receiverName(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for t, have := range n {
+		switch most, known := crowded[t]; {
+		case known && have < most:
+			all = append(all, found(t, "%s has %d methods now: say so in crowded, which held it at %d", t, have, most))
+		case have > max(most, maxMethods):
+			all = append(all, found(t, "%s has %d methods, at most %d", t, have, max(most, maxMethods)))
+		}
+	}
+	return all
+}
+
+// receiverName returns the name of a receiver's type, without star and parameters.
+func receiverName(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiverName(t.X)
+	case *ast.IndexExpr:
+		return receiverName(t.X)
+	case *ast.IndexListExpr:
+		return receiverName(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
 }
 
 // product reports whether s is code that users run.
@@ -62,7 +156,6 @@ func (s source) product() bool {
 
 func checkFigures(files []source) (all []finding) {
 	var lengths []int
-	comments, riddles := 0, 0
 	for _, s := range files {
 		if !s.product() {
 			continue
@@ -83,14 +176,9 @@ func checkFigures(files []source) (all []finding) {
 			}
 			return true
 		})
-		c, r := countRiddles(s)
-		comments, riddles = comments+c, riddles+r
 	}
 	if slices.Sort(lengths); len(lengths) > 0 && lengths[len(lengths)/2] > maxMedianFunc {
 		all = append(all, found("median", "half of all functions have more than %d lines", lengths[len(lengths)/2]))
-	}
-	if riddles*1000 > maxRiddles*comments {
-		all = append(all, found("riddles", "%d of %d comment lines say who or what(ever), at most %d of 1000: name the subject", riddles, comments, maxRiddles))
 	}
 	return all
 }
@@ -110,19 +198,18 @@ func checkFields(s source, t *ast.TypeSpec) (all []finding) {
 	return all
 }
 
-// countRiddles counts the lines of comments, and the lines with a word in the place of
-// a named subject.
-func countRiddles(s source) (lines, riddles int) {
+// countWords counts the lines of comments, and the lines with some words.
+func countWords(s source, words *regexp.Regexp) (lines, hits int) {
 	for _, g := range s.file.Comments {
 		for line := range strings.Lines(g.Text()) {
 			if strings.TrimSpace(line) == "" {
 				continue
 			}
 			lines++
-			if riddle.MatchString(line) {
-				riddles++
+			if words.MatchString(line) {
+				hits++
 			}
 		}
 	}
-	return lines, riddles
+	return lines, hits
 }
