@@ -16,7 +16,7 @@ const (
 	maxProductFile  = 500
 	maxStructFields = 16
 	maxCacheFields  = 24
-	// Of a thousand comment lines of all modules.
+	// Of a thousand lines of comments, in all modules, and of documents.
 	maxRiddles  = 8  // say who or what(ever) in the place of a subject
 	maxPronouns = 2  // say "that of" in the place of a noun
 	maxClauses  = 25 // say "that is" where an adjective does
@@ -118,7 +118,7 @@ func checkMethods(files []source) (all []finding) {
 		}
 		for _, d := range s.file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
-				n[s.dir()+" "+receiverName(f.Recv.List[0].Type)]++
+				n[s.dir()+" "+receiver(f)]++
 			}
 		}
 	}
@@ -131,21 +131,6 @@ func checkMethods(files []source) (all []finding) {
 		}
 	}
 	return all
-}
-
-// receiverName returns the name of a receiver's type, without star and parameters.
-func receiverName(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiverName(t.X)
-	case *ast.IndexExpr:
-		return receiverName(t.X)
-	case *ast.IndexListExpr:
-		return receiverName(t.X)
-	case *ast.Ident:
-		return t.Name
-	}
-	return ""
 }
 
 // product reports whether s is code that users run.

@@ -17,10 +17,6 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// Lines of documents, in a thousand, that may hold a word in the place of a named
-// subject. Titles that are questions are not counted.
-const maxRiddlesOfDocuments = 15
-
 // The indexes. Each names all pages of the guide by their titles, and the
 // first one all files in docs.
 var indexes = []string{"docs/README.md", "docs/guide/README.md"} // read-only
@@ -378,34 +374,39 @@ func linkable(d ast.Decl) (names []string) {
 	return names
 }
 
-func TestDocumentsNameTheirSubjects(t *testing.T) {
-	if lines, riddles := documentRiddles("# Who asks?\n\nWhoever asks.\n[What is it?](a.md)\n| [Who?](b.md) | it |\nA word.\n"); lines != 4 || riddles != 1 {
-		t.Fatalf("counted %d of %d lines", riddles, lines)
+// TestDocumentsUsePlainWords holds pages to the bounds of comments.
+func TestDocumentsUsePlainWords(t *testing.T) {
+	if lines, hits := wordyLines("# Who asks?\n\nWhoever asks.\n[What is it?](a.md)\n| [Who?](b.md) | it |\nA word.\n", riddle); lines != 4 || hits != 1 {
+		t.Fatalf("counted %d of %d lines", hits, lines)
 	}
-	lines, riddles, worst := 0, 0, ""
-	for p, text := range readPages(t) {
-		l, r := documentRiddles(text)
-		lines, riddles, worst = lines+l, riddles+r, worst+fmt.Sprintf("\n%4d of %4d in %s", r, l, p)
-	}
-	if riddles*1000 > maxRiddlesOfDocuments*lines {
-		t.Errorf("%d of %d lines say who or what(ever), at most %d of 1000: name the subject%s", riddles, lines, maxRiddlesOfDocuments, worst)
+	for _, w := range wordy {
+		lines, hits, worst := 0, 0, ""
+		for p, text := range readPages(t) {
+			l, h := wordyLines(text, w.words)
+			if lines, hits = lines+l, hits+h; h > 0 {
+				worst += fmt.Sprintf("\n%4d of %4d in %s", h, l, p)
+			}
+		}
+		if hits*1000 > w.most*lines {
+			t.Errorf("%d of %d lines say %s; at most %d of 1000%s", hits, lines, w.name, w.most, worst)
+		}
 	}
 }
 
-// documentRiddles counts the lines of a page, and the lines with a word in the place of
-// a subject. Titles that are questions are left out, also as texts of links.
-func documentRiddles(text string) (lines, riddles int) {
+// wordyLines counts the lines of a page, and the lines with some words. Titles that ask a
+// question are left out, also as texts of links.
+func wordyLines(text string, words *regexp.Regexp) (lines, hits int) {
 	text = regexp.MustCompile(`\[[^]]*\?\]\(|(?m)^#.*\?$`).ReplaceAllString(text, "")
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
 		lines++
-		if riddle.MatchString(line) {
-			riddles++
+		if words.MatchString(line) {
+			hits++
 		}
 	}
-	return lines, riddles
+	return lines, hits
 }
 
 func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
