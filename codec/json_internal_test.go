@@ -267,7 +267,7 @@ func judge(t *testing.T, p reflect.Value) (accepted bool) {
 func TestJSONStoresJustWhatComesBack(t *testing.T) {
 	counts := map[bool]int{}
 	seeds := 20_000
-	if testing.Short() { // as testkit.Rounds, which imports this package
+	if testing.Short() { // as kit.Rounds, which imports this package
 		seeds /= 4
 	}
 	for seed := range uint64(seeds) {

@@ -14,8 +14,8 @@ import (
 // acquireMany is a batch of requests, to be broken.
 type acquireMany = func(*Tier, context.Context, []string, time.Duration) ([]remote.Held, []remote.Lease, error)
 
-// testkitMany requests leases to replace nothing.
-func testkitMany(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+// kitMany requests leases to replace nothing.
+func kitMany(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 	return kit.AcquireMany(ctx, t, keys, d)
 }
 
@@ -182,7 +182,7 @@ func manyRightMutations() []mutation {
 			own(t, func(n *namespace) { p.Lease.State = n.state() })
 		})},
 		{name: "leases have no clock", check: "ManyLeasesAreFencedWithTheName", many: eachOfMany(func(_ *Tier, _ string, _ *remote.Held, l *remote.Lease) { l.Clock = 0 })},
-		{name: "only a single request replaces", check: "ManyLeasesReplaceTheirValues", many: testkitMany},
+		{name: "only a single request replaces", check: "ManyLeasesReplaceTheirValues", many: kitMany},
 		{name: "the clock is ahead", check: "ManyLeasesAreFencedWithTheName", many: eachOfMany(func(_ *Tier, _ string, _ *remote.Held, l *remote.Lease) { l.Clock++ })},
 	}
 }

@@ -83,12 +83,12 @@ type ProtocolError struct {
 }
 
 // Error implements error.
-func (e *ProtocolError) Error() string { return "mcmeta: " + e.Reason }
+func (e *ProtocolError) Error() string { return "meta: " + e.Reason }
 
 func broken(reason string) error { return &ProtocolError{Reason: reason} }
 
 // ErrKey is returned for a key that cannot stand in a command.
-var ErrKey = errors.New("mcmeta: key is empty, too long, or holds a space or a control character")
+var ErrKey = errors.New("meta: key is empty, too long, or holds a space or a control character")
 
 // PlainKey reports whether a key can stand in a command as it is: 1 to 250 bytes,
 // none of them a space, a control character or DEL.

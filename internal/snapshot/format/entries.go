@@ -33,7 +33,7 @@ func (w *Writer) Key(section int, key string) error {
 // long for a frame; DropAll can stand for such a drop.
 func (w *Writer) Drop(section int, name string, expire bool) error {
 	if len(name) > MaxPayload-2*binary.MaxVarintLen32 {
-		return fmt.Errorf("dump: drop of %.64q: %w", name, ErrTooLarge)
+		return fmt.Errorf("format: drop of %.64q: %w", name, ErrTooLarge)
 	}
 	return w.drop(section, name, expire, false)
 }
@@ -51,7 +51,7 @@ func (w *Writer) Log(section int, piece []byte) error {
 		return err
 	}
 	if len(piece) > MaxLog {
-		return fmt.Errorf("dump: log of drops: %w", ErrTooLarge)
+		return fmt.Errorf("format: log of drops: %w", ErrTooLarge)
 	}
 	w.control(frameLog, append(binary.AppendUvarint(w.out[:atPayload], uint64(section)), piece...))
 	return w.err

@@ -32,9 +32,9 @@ var (
 var (
 	// ErrUse: the calls of a Writer are in a wrong order, or its Header, a Section or
 	// the index of one is not valid.
-	ErrUse = errors.New("dump: wrong use of a Writer")
+	ErrUse = errors.New("format: wrong use of a Writer")
 	// ErrClosed: the Writer was closed or aborted.
-	ErrClosed = errors.New("dump: closed")
+	ErrClosed = errors.New("format: closed")
 )
 
 // Error says where and why the reading of a snapshot has ended.

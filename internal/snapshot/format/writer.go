@@ -74,7 +74,7 @@ func (w *Writer) Section(s Section) (index int, err error) {
 		return 0, misuse(fmt.Sprintf("a section after the first record, or more than %d", MaxSections))
 	}
 	if max(len(s.Name), len(s.Space), len(s.Codec)) > MaxName || len(s.Position) > MaxPosition || w.positions+len(s.Position) > MaxPositions {
-		return 0, fmt.Errorf("dump: section %.64q: %w", s.Name, ErrTooLarge)
+		return 0, fmt.Errorf("format: section %.64q: %w", s.Name, ErrTooLarge)
 	}
 	index = len(w.sections)
 	w.sections = append(w.sections, &section{index: index})

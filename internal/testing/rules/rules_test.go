@@ -23,7 +23,7 @@ import (
 // the words of the rule, with the reason. Keep the list short.
 var exceptions = map[string]string{ // read-only
 	"no internal names in public declarations: .: Inside": "it has no fields and methods: packages of this module convert it to an inside.Parts, and programs only pass it on",
-	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/wire/pool, fleet, pubsub, slots, resp and redistier",
+	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/wire and the rooms of internal/redis",
 }
 
 // goroutines names every file that may start goroutines, and their owner: the owner's

@@ -47,7 +47,7 @@ type WriteError struct {
 
 // Error implements error.
 func (e *WriteError) Error() string {
-	return "netpool: after " + strconv.FormatInt(e.Written, 10) + " bytes: " + e.Err.Error()
+	return "pool: after " + strconv.FormatInt(e.Written, 10) + " bytes: " + e.Err.Error()
 }
 
 // Unwrap returns the reason.
@@ -194,7 +194,7 @@ func (t *talk) last(read func() error) error {
 }
 
 // errUnread stands for the error of a read that did not return.
-var errUnread = errors.New("netpool: reading did not return")
+var errUnread = errors.New("pool: reading did not return")
 
 // Duplex runs write and read at the same time, so that neither end of a
 // connection is blocked because the other one does not read. When read fails it

@@ -15,7 +15,7 @@ import (
 
 // ErrNotReturned stands for the error of a function of the program that did not
 // return.
-var ErrNotReturned = errors.New("netpool: a function has panicked or not returned")
+var ErrNotReturned = errors.New("pool: a function has panicked or not returned")
 
 // leaveAfter is the time for which Open waits for a function after its context has
 // ended.

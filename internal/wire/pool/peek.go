@@ -14,10 +14,10 @@ import (
 // connection can be used as before.
 
 // ErrUnasked is the error for a reply that no call has asked for.
-var ErrUnasked = errors.New("netpool: reply that no call has asked for")
+var ErrUnasked = errors.New("pool: reply that no call has asked for")
 
 // ErrForeign is the error for a reply that belongs to another command.
-var ErrForeign = errors.New("netpool: reply to another command")
+var ErrForeign = errors.New("pool: reply to another command")
 
 // ErrRefused says that the server carries out nothing any more on a connection over which it
 // has served before.
