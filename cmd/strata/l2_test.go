@@ -64,11 +64,18 @@ func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
-	_, row, _ := strings.Cut(stdout, "\nrestarted    ")
-	cells := strings.Fields(row)
-	if len(cells) < 10 || cells[5] != "0" || cells[7] != "4" {
-		t.Errorf("the instance that has restarted did not find the 4 greetings in L2:\n%s", stdout)
+	before, after := cellsOf(stdout, "strata"), cellsOf(stdout, "restarted")
+	// A busy machine does not get to all four greetings.
+	if len(before) < 10 || len(after) < 10 || before[5] == "0" || after[7] != before[5] {
+		t.Errorf("the instance that has restarted did not find the greetings in L2 that were loaded before:\n%s", stdout)
 	}
+}
+
+// cellsOf returns the cells of the row of a mode, without its name.
+func cellsOf(table, mode string) []string {
+	_, row, _ := strings.Cut(table, "\n"+mode+"   ") // the head of the output has fewer spaces
+	row, _, _ = strings.Cut(row, "\n")
+	return strings.Fields(row)
 }
 
 // The cap of lives in L1 is the one that the header of the output names. Package hello tests its
