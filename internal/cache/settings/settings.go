@@ -67,10 +67,11 @@ type Options struct {
 	BadName, BadService string
 }
 
-// Stale has the fields of strata.Stale, Limits those of strata.Limits.
 type (
+	// Stale has the fields of strata.Stale.
 	Stale struct{ WhileRevalidate, OnError time.Duration }
 
+	// Limits has the fields of strata.Limits.
 	Limits struct {
 		HardTimeout     time.Duration
 		CancelAbandoned bool

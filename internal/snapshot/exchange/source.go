@@ -44,7 +44,7 @@ func (s Source[K, V]) HasTier() bool { return s.c.L2.HasTier() }
 func (s Source[K, V]) Len() int { return s.c.Values.Len() }
 
 // Logger is the log of the cache.
-func (s Source[K, V]) Logger() *slog.Logger { return s.c.Config.Logger }
+func (s Source[K, V]) Logger() *slog.Logger { return s.c.Logger }
 
 // CheckKeys returns an error if keys have no names, or the names no keys.
 func (s Source[K, V]) CheckKeys() error {

@@ -96,11 +96,11 @@ func checkRooms(files []source) (errs []string) {
 	listed, there := map[string]bool{}, map[string]bool{}
 	item := regexp.MustCompile(`(?m)^ *- ([a-z0-9/]+): \S`)
 	for _, s := range files {
-		if wing, ok := roomOf(s.dir()); ok {
+		if _, ok := roomOf(s.dir()); ok {
 			there[s.dir()] = true
-		} else if wing = s.dir(); path.Dir(wing) == "internal" && s.file.Doc != nil {
+		} else if path.Dir(s.dir()) == "internal" && s.file.Doc != nil {
 			for _, m := range item.FindAllStringSubmatch(s.file.Doc.Text(), -1) {
-				listed[wing+"/"+m[1]] = true
+				listed[s.dir()+"/"+m[1]] = true
 			}
 		}
 	}

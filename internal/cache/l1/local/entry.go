@@ -36,9 +36,10 @@ type Record struct {
 	Born int64
 }
 
-// Entry is an entry of L1; Removal is one that has left it.
 type (
-	Entry[K comparable, V any]   = l1.Entry[K, Held[V]]
+	// Entry is an entry of L1.
+	Entry[K comparable, V any] = l1.Entry[K, Held[V]]
+	// Removal is an entry that has left L1.
 	Removal[K comparable, V any] = l1.Removed[K, Held[V]]
 )
 
