@@ -76,7 +76,7 @@ func checkCounters(v *view) {
 		v.Errorf("a counter that begins at %d is %d", uint64(first), n)
 	}
 	for i, first := range []uint64{0, 9} {
-		if n, want := v.add(c, "n", 7, first), uint64(1<<62+5+7*(i+1)); n != want {
+		if n, want := v.add(c, "n", 7, first), uint64(1<<62+5)+7*uint64(i+1); n != want {
 			v.Errorf("a counter is %d, want %d", n, want)
 		}
 	}
