@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
+	"github.com/strata-cache/strata/cmd/strata/embedded"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -122,17 +120,12 @@ func (l *l2) facts() facts {
 // embeddedL2 runs a server inside this process and connects to it over
 // loopback.
 func embeddedL2(ctx context.Context) (*l2, error) {
-	server := miniredis.NewMiniRedis()
-	if err := server.StartAddr("127.0.0.1:0"); err != nil {
+	addr, stop, err := embedded.Start()
+	if err != nil {
 		return nil, fmt.Errorf("--l2: %w", err)
 	}
-	stopClock := runClock(server)
-	stop := func() {
-		stopClock()
-		server.Close()
-	}
 	var l *l2
-	open, err := parseRedis("redis://"+server.Addr(), "embedded, slower than a real Redis, on ")
+	open, err := parseRedis("redis://"+addr, "embedded, slower than a real Redis, on ")
 	if err == nil {
 		l, err = open(ctx)
 	}
@@ -146,27 +139,4 @@ func embeddedL2(ctx context.Context) (*l2, error) {
 		stop()
 	}
 	return l, nil
-}
-
-// runClock advances the clock of the embedded server, so that keys expire,
-// until the returned function is called. The server does not advance its clock
-// itself.
-func runClock(server *miniredis.Miniredis) (stop func()) {
-	done := make(chan struct{})
-	var clock sync.WaitGroup
-	clock.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		last := time.Now()
-		for {
-			select {
-			case now := <-tick.C:
-				server.FastForward(now.Sub(last))
-				last = now
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() { close(done); clock.Wait() }
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/strata-cache/strata/cmd/strata/embedded"
 )
 
 // store is the server behind L2 and the bus.
@@ -36,7 +36,7 @@ func openStore(ctx context.Context, addr string) (*store, error) {
 			return s, nil
 		}
 	}
-	return embedded()
+	return inProcess()
 }
 
 // startRedis starts a redis-server that keeps nothing, on a free port.
@@ -101,34 +101,11 @@ func startChild(c *exec.Cmd) (end func(), err error) {
 	}, nil
 }
 
-// embedded starts a server inside this process.
-func embedded() (*store, error) {
-	m := miniredis.NewMiniRedis()
-	if err := m.StartAddr("127.0.0.1:0"); err != nil {
+// inProcess starts a server inside this process.
+func inProcess() (*store, error) {
+	addr, stop, err := embedded.Start()
+	if err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	var clock sync.WaitGroup
-	clock.Go(func() { runClock(done, m) })
-	return &store{addr: m.Addr(), name: "a Redis in this process, slower than a real one", close: func() {
-		close(done)
-		clock.Wait()
-		m.Close()
-	}}, nil
-}
-
-// runClock advances the clock of the embedded server, which does not do so itself.
-func runClock(done <-chan struct{}, server *miniredis.Miniredis) {
-	t := time.NewTicker(100 * time.Millisecond)
-	defer t.Stop()
-	last := time.Now()
-	for {
-		select {
-		case <-done:
-			return
-		case now := <-t.C:
-			server.FastForward(now.Sub(last))
-			last = now
-		}
-	}
+	return &store{addr: addr, name: "a Redis in this process, slower than a real one", close: stop}, nil
 }
