@@ -170,7 +170,6 @@ func (c *Cache[K, V]) startNear() {
 		Values: c.memory, Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
 		Births: c.births, Pace: local.Pace{At: o.RefreshAt, Spread: o.RefreshSpread, Mean: c.counts.latency.Mean},
 		Lane: c.laneOf, Longest: c.memoryTTL, ErrorTTL: o.ErrorTTL, Reports: o.Hooks.Evict != nil,
-		MaxEntries: o.Memory.MaxEntries, MaxWeight: o.Memory.MaxWeight,
 		Windows: func(own *expiry.Own) (revalidate, onError time.Duration) {
 			s := c.windows(own)
 			return s.WhileRevalidate, s.OnError

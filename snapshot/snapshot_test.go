@@ -279,6 +279,24 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 	})
 }
 
+// TestReadKeepsToTheTunedBoundOfL1 reads the same file after the bound has grown, and after it
+// has shrunk.
+func TestReadKeepsToTheTunedBoundOfL1(t *testing.T) {
+	from := alone(t, "users", 2000)
+	var file bytes.Buffer
+	if _, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, from); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ options, tuned, least, most int64 }{{1000, 10_000, 2000, 2000}, {10_000, 1000, 900, 1000}} {
+		to := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Memory.MaxEntries = x.options })
+		must(t, to.Tune(strata.Tuning{MaxEntries: &x.tuned}))
+		r, err := snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, to)
+		if stored := int64(r.Caches[0].Stored); err != nil || stored < x.least || stored > x.most || to.Stats().Evicted > 0 {
+			t.Errorf("bound %d, tuned to %d: %d stored, %d evicted, %v", x.options, x.tuned, stored, to.Stats().Evicted, err)
+		}
+	}
+}
+
 func TestReadEndsWhenL1IsFull(t *testing.T) {
 	c := alone(t, "users", 20_000)
 	var file bytes.Buffer

@@ -54,9 +54,6 @@ type any2 struct {
 }
 
 func TestValueWithAPartInVeryManyPlacesIsRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a second")
-	}
 	kit.Watch(t, 2*time.Minute)
 	type tree struct{ L, R *tree }
 	var shared *tree

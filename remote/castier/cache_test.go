@@ -1,6 +1,7 @@
 package castier_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
+	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -214,6 +216,59 @@ func TestValuesOverAStoreOfTwoMethods(t *testing.T) {
 		}
 		d.value.Store(2)
 		d.gets(d.b, "apart", "apart 2")
+	})
+}
+
+// TestSnapshotOverAStoreOfTwoMethodsRevivesNothing drops a key, a tag, or everything, after the
+// snapshot, and reads it into another instance.
+func TestSnapshotOverAStoreOfTwoMethodsRevivesNothing(t *testing.T) {
+	for name, drop := range map[string]func(d *duo) error{
+		"Invalidate":     func(d *duo) error { return d.a.Invalidate(d.Context(), "k") },
+		"InvalidateTags": func(d *duo) error { return d.a.InvalidateTags(d.Context(), "t") },
+		"InvalidateAll":  func(d *duo) error { return d.a.InvalidateAll(d.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			features(t, func(d *duo) {
+				d.must(d.a.Set(d.Context(), "k", "k 0", strata.WithTags("t")))
+				var file bytes.Buffer
+				_, err := snapshot.Write(d.Context(), &file, snapshot.Options{}, d.a)
+				d.must(err)
+				d.value.Store(1)
+				d.must(drop(d))
+				_, err = snapshot.Read(d.Context(), &file, snapshot.Options{}, d.b)
+				d.must(err)
+				if v, err := d.b.GetOrLoad(d.Context(), "k", nil); v != "k 1" || err != nil {
+					d.Errorf("after the snapshot was read: %q, %v", v, err)
+				}
+			})
+		})
+	}
+}
+
+// TestTuneAndCloseOverAStoreOfTwoMethods turns an instance off and on, and closes it while a load
+// holds the lease.
+func TestTuneAndCloseOverAStoreOfTwoMethods(t *testing.T) {
+	features(t, func(d *duo) {
+		d.must(d.b.Tune(strata.Tuning{Off: new(true)}))
+		d.gets(d.b, "k", "k 0")
+		d.value.Store(1)
+		d.gets(d.b, "k", "k 1") // nothing was stored
+		d.gets(d.a, "k", "k 1")
+		d.must(d.b.Tune(strata.Tuning{Off: new(false)}))
+		d.loaded(3)
+		d.gets(d.b, "k", "k 1")
+		d.loaded(0)
+		go func() {
+			_, _ = d.a.GetOrLoad(context.Background(), "slow", func(ctx context.Context, _ string) (string, error) {
+				<-ctx.Done() // Close ends the load
+				return "", ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = d.a.Close(ctx)
+		d.gets(d.b, "slow", "slow 1") // the lease was given back, or has run out
 	})
 }
 

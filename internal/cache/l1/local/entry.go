@@ -9,7 +9,7 @@ import (
 )
 
 // Stamps decide later whether an entry is valid: the watermarks from before its
-// value was read, and its tags. With them go the lives of the value; nil for those of the
+// value was read, and its tags. Own has the lives of the value; nil for the lives of the
 // Options.
 type Stamps struct {
 	Generation, TagGeneration uint64
@@ -25,7 +25,7 @@ type Held[V any] struct {
 }
 
 // Record is what an entry has behind it if its value has an identity in L2, tags, or
-// a life that is not that of the Options. Other entries do without the memory, and
+// lives of its own. Other entries do without the memory, and
 // without pointers for the collector.
 type Record struct {
 	// ID is the identity of the value in L2; zero for none.
@@ -43,7 +43,7 @@ type (
 	Removal[K comparable, V any] = l1.Removed[K, Held[V]]
 )
 
-// Traits are what few entries have: tags, and lives that are not those of the Options.
+// Traits are rare parts of an entry: tags, and lives that differ from the Options.
 type Traits struct {
 	// names are the tags. They are never changed.
 	names []string
@@ -78,7 +78,7 @@ func (t *Traits) Tags() []string {
 	return t.names
 }
 
-// SeenAt returns the generation of tags when those of t, which may be nil, were last judged.
+// SeenAt returns the generation of tags at the last judgement of t, which may be nil.
 func (t *Traits) SeenAt() uint64 {
 	if t == nil {
 		return 0
@@ -86,7 +86,7 @@ func (t *Traits) SeenAt() uint64 {
 	return t.seen.Load()
 }
 
-// Lives returns the lives in t, which may be nil; nil for those of the Options.
+// Lives returns the lives in t, which may be nil; nil for the lives of the Options.
 func (t *Traits) Lives() *expiry.Own {
 	if t == nil {
 		return nil

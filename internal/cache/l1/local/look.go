@@ -56,12 +56,13 @@ func (s *Store[K, V]) Touch(key K) bool {
 // most.
 func (s *Store[K, V]) Room(most int) int {
 	n, left := int64(s.Values.Len()), int64(most)
-	if s.MaxEntries > 0 {
-		left = min(left, s.MaxEntries-n)
+	entries, weight := s.Values.Bounds() // the present ones: Tune changes them
+	if entries > 0 {
+		left = min(left, entries-n)
 	}
-	if s.MaxWeight > 0 {
+	if weight > 0 {
 		each := max(1, s.Values.Weight()/max(1, n))
-		left = min(left, (s.MaxWeight-s.Values.Weight())/each)
+		left = min(left, (weight-s.Values.Weight())/each)
 	}
 	return int(max(0, left))
 }

@@ -15,7 +15,7 @@ type Negative struct {
 	Err error
 	// Fresh is the time until which it holds.
 	Fresh int64
-	// Stamp and Traits decide whether it is valid, as those of an entry with a value.
+	// Stamp and Traits decide whether it is valid, as for an entry with a value.
 	Stamp  uint64
 	Traits *Traits
 	// Failures is how often the load has failed in a row.
@@ -119,7 +119,7 @@ func (s *Store[K, V]) NewNegative(key K, err error, left time.Duration, from Sta
 }
 
 // Forget removes key from L1, and returns the removed entries for memory.Notify,
-// which is called once no lock is held. forget is called under the lock of the key's
+// which is called once no lock is held. Forget is called under the lock of the key's
 // flights.
 func (s *Store[K, V]) Forget(key K) []Removal[K, V] {
 	if s.Negatives.Len() > 0 { // the lock of the key's flights is held: none of the key is coming
@@ -128,7 +128,7 @@ func (s *Store[K, V]) Forget(key K) []Removal[K, V] {
 	return s.ForgetValue(key)
 }
 
-// ForgetValue is forget, but the negative entry of the key stays.
+// ForgetValue is Forget, but the negative entry of the key stays.
 func (s *Store[K, V]) ForgetValue(key K) []Removal[K, V] {
 	e, alive := s.Values.Delete(key)
 	if e == nil || !s.Reports {

@@ -38,6 +38,4 @@ type Store[K comparable, V any] struct {
 	ErrorTTL time.Duration
 	// Reports says that Values reports the removals of entries.
 	Reports bool
-	// MaxEntries and MaxWeight are the bounds of Values; zero for none.
-	MaxEntries, MaxWeight int64
 }
