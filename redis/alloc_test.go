@@ -197,7 +197,7 @@ func TestTypedCallsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// entryEcho is an echo that knows the word of a name space apart.
+// entryEcho is an echo that knows the word of a namespace apart.
 type entryEcho struct{ echo }
 
 func (e *entryEcho) Write(p []byte) (int, error) {

@@ -399,7 +399,7 @@ func TestForeignReplyReachesNoneOfManyCalls(t *testing.T) {
 }
 
 // TestForeignReplyEndsASubscriptionWithAGap: it is neither a message nor an
-// acknowledgement, nor a sign of life.
+// acknowledgement, nor a heartbeat.
 func TestForeignReplyEndsASubscriptionWithAGap(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		for _, raw := range []string{foreign, "+PONG\r\n", ":1\r\n", "-ERR x\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"} {
@@ -414,7 +414,7 @@ func TestForeignReplyEndsASubscriptionWithAGap(t *testing.T) {
 				}
 				defer sub.Close()
 				want(t, sub, redis.Subscribed, "")
-				time.Sleep(10 * time.Second) // with signs of life
+				time.Sleep(10 * time.Second) // in the bubble, with heartbeats
 				synctest.Wait()
 				s.Say(raw)
 				want(t, sub, redis.Gap, "")

@@ -110,7 +110,7 @@ type section struct {
 	restore transfer.Restore // nil for keys, and if it is passed over
 	report  CacheReport
 	fates   outcomes
-	doubt   string // the doubt about entries that need a question to L2
+	suspect string // the reason why entries need a question to L2
 	told    bool   // the drops are told by logs, in place of drops of everything
 	full    int    // consecutive entries for which L1 had no room
 }
@@ -251,7 +251,7 @@ func (in *incoming) bind(s *format.Section) {
 		b.source, b.report.Refused = nil, why
 	} else if in.usable++; in.rd.mode == format.Values {
 		b.restore = in.begun[s.Name]
-		b.doubt = b.restore.Cover(in.rd.ctx, s.Position)
+		b.suspect = b.restore.Cover(in.rd.ctx, s.Position)
 	}
 	in.sections = append(in.sections, b)
 }
@@ -305,7 +305,7 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 	in.p.entries++
 	o := s.restore.Entry(e, in.ago(), in.rd.o.Alias)
 	if o == transfer.Unconfirmed {
-		s.report.Doubt = s.doubt
+		s.report.Suspect = s.suspect
 		if s.source.HasTier() && in.rd.warm(s.source, bytes.Clone(e.Key)) {
 			return // its warmer counts it
 		}

@@ -33,10 +33,10 @@ type CacheReport struct {
 	// Refused is the reason why the cache was passed over. It is empty if the
 	// cache was not.
 	Refused string `json:",omitempty"`
-	// Doubt is why some entries were not taken in as they were: a drop may concern them.
-	// They were read from L2, or are absent. Doubt is empty if there are no such
+	// Suspect is the reason why some entries are suspect and were not taken in: a drop may concern them.
+	// They were read from L2, or are absent. Suspect is empty if there are no such
 	// entries.
-	Doubt string `json:",omitempty"`
+	Suspect string `json:",omitempty"`
 	// Skipped is the number of entries that the writer could not encode.
 	Skipped int
 	// Missing counts the other entries that the writer had and the snapshot does not
@@ -113,8 +113,8 @@ func (c *CacheReport) merge(o *CacheReport) {
 	if c.Refused == "" {
 		c.Refused = o.Refused
 	}
-	if c.Doubt == "" {
-		c.Doubt = o.Doubt
+	if c.Suspect == "" {
+		c.Suspect = o.Suspect
 	}
 	c.Coarse = c.Coarse || o.Coarse
 	c.Skipped += o.Skipped
@@ -182,9 +182,9 @@ func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 			to.Warn("strata: snapshot: cache is passed over", slog.String("cache", c.Name), slog.String("why", c.Refused), slog.Int("entries", c.Entries))
 		}
 	}
-	names, doubt := make([]string, len(r.Caches)), ""
+	names, suspect := make([]string, len(r.Caches)), ""
 	for i, c := range r.Caches {
-		names[i], doubt = c.Name, cmp.Or(doubt, c.Doubt)
+		names[i], suspect = c.Name, cmp.Or(suspect, c.Suspect)
 	}
 	about := []slog.Attr{
 		slog.Any("caches", names), slog.Int("entries", r.Entries()), slog.Int("warm", r.Warm()), slog.Int64("bytes", r.Bytes),
@@ -199,8 +199,8 @@ func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 	if r.Rest != "" {
 		about = append(about, slog.String("rest", r.Rest))
 	}
-	if doubt != "" {
-		about = append(about, slog.String("doubt", doubt))
+	if suspect != "" {
+		about = append(about, slog.String("suspect", suspect))
 	}
 	level, what := slog.LevelInfo, done
 	if err != nil {

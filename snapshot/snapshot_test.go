@@ -256,7 +256,7 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 		must(t, first.Set(t.Context(), "k4", "new"))
 		second, cut := shared(t, tier, bus)
 		r, err := snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, second)
-		if c := r.Caches[0]; err != nil || c.Stored+c.Confirmed != 499 || c.Confirmed == 0 || c.Stored < 400 || c.Absent != 1 || c.Entries != 500 || !strings.Contains(c.Doubt, "dropped since") {
+		if c := r.Caches[0]; err != nil || c.Stored+c.Confirmed != 499 || c.Confirmed == 0 || c.Stored < 400 || c.Absent != 1 || c.Entries != 500 || !strings.Contains(c.Suspect, "dropped since") {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if v, ok := second.Get(t.Context(), "k4"); v != "new" || !ok {
@@ -268,12 +268,12 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 		must(t, second.InvalidateAll(t.Context()))
 		fill(t, first, 500)
 		other, _ := shared(t, stratatest.NewTier(), stratatest.NewBus())
-		if r, err = snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, other); err != nil || r.Caches[0].Absent != 500 || !strings.Contains(r.Caches[0].Doubt, "another L2") {
+		if r, err = snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, other); err != nil || r.Caches[0].Absent != 500 || !strings.Contains(r.Caches[0].Suspect, "another L2") {
 			t.Errorf("on another L2: %+v, %v", r, err)
 		}
 		cut.Cut()
 		time.Sleep(5 * time.Second) // in the bubble, until the bus counts as silent
-		if r, err = snapshot.Read(t.Context(), &file, snapshot.Options{}, second); err != nil || r.Caches[0].Stored != 0 || !strings.Contains(r.Caches[0].Doubt, "silent") {
+		if r, err = snapshot.Read(t.Context(), &file, snapshot.Options{}, second); err != nil || r.Caches[0].Stored != 0 || !strings.Contains(r.Caches[0].Suspect, "silent") {
 			t.Errorf("without the bus: %+v, %v", r, err)
 		}
 	})

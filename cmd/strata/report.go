@@ -81,7 +81,7 @@ func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// target returns the URL without secrets, as text that a terminal does not obey.
+// target returns the URL without secrets, as text without commands to a terminal.
 func target(o load.Options) string { return graphic(endpoint.Clean(o.URL)) }
 
 // writeReport writes a result for people.

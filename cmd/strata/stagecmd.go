@@ -74,7 +74,7 @@ const maxScriptBytes = 1 << 20
 // stageOptions checks the flags of the stage and reads its script.
 func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err error) {
 	o = stage.Options{Origin: d.Origin, TTL: d.TTL, Latency: d.OriginLatency}
-	if d.TTL == hello.DefaultTTL { // nobody waits three minutes for a stale greeting
+	if d.TTL == hello.DefaultTTL { // no user waits three minutes for a stale greeting
 		o.TTL = stage.DefaultTTL
 	}
 	switch {

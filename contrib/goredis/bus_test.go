@@ -70,7 +70,7 @@ func TestLostConnectionIsAGap(t *testing.T) {
 		s.Publish(layout.Channel("n", 0), layout.Message(&remote.Message{Name: "n", Kind: remote.Dropped, Key: "k"}))
 		wantTold(t, "when something was dropped", told(), remote.Delivered)
 		s.Publish(layout.Channel("n", 0), "no message")
-		wantTold(t, "when somebody else used the channel", told(), remote.Delivered) // without a kind
+		wantTold(t, "when another program used the channel", told(), remote.Delivered) // without a kind
 		s.Stop()
 		time.Sleep(time.Minute)
 		wantTold(t, "while the server is down", told(), remote.Gap)

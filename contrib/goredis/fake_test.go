@@ -48,7 +48,7 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 	})
 }
 
-// namespaceState answers as the script does that reads the namespaceState of a name space.
+// namespaceState answers as the script does that reads the state of a namespace.
 func namespaceState(ss *fakeredis.Session, _ [][]byte) {
 	ss.Out = resp.AppendArray(ss.Out, 5)
 	ss.Bulk("e")

@@ -12,13 +12,13 @@ import (
 	"github.com/strata-cache/strata/internal/wire/overdue"
 )
 
-// link makes the calls of a client end with their context. go-redis obeys
+// link makes the calls of a client end with their context. go-redis keeps to
 // deadlines only if ContextTimeoutEnabled is set, and does not notice a cancel
 // while it writes or reads. Where that would be too late, go-redis works in another
 // goroutine, which the caller may leave behind.
 type link struct {
 	rdb *redis.Client
-	// prompt says that go-redis obeys deadlines.
+	// prompt says that go-redis keeps to deadlines.
 	prompt bool
 	// slots holds a token for each such goroutine. There are as many as rdb has
 	// connections: one more would wait for a connection anyway.

@@ -23,7 +23,7 @@ func Signalled() context.Context {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), asks...)
 	context.AfterFunc(ctx, stop)
-	// Otherwise a write to an output that nobody reads would end the process with nothing tidied
+	// Otherwise a write to an output without a reader would end the process with nothing tidied
 	// up. So it is an error of the write, also for connections.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return ctx

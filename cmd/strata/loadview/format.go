@@ -10,7 +10,7 @@ import (
 )
 
 // printable returns s with escapes for all characters but printable ASCII, so that each
-// character is one column wide and none is obeyed by a terminal.
+// character is one column wide and none is a command to a terminal.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {

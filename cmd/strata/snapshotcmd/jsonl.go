@@ -86,7 +86,7 @@ func (c *jsonlCommand) Run(s *Streams) error {
 	return s.orInterrupted(failed, "a part was written")
 }
 
-// escaping is a writer of JSON that escapes the characters that a terminal may obey.
+// escaping is a writer of JSON that escapes the characters that may be commands to a terminal.
 type escaping struct{ to *bufio.Writer }
 
 func (e *escaping) Write(b []byte) (int, error) {

@@ -233,8 +233,8 @@ func writeReport(w io.Writer, r *snapshot.Report) error {
 		if c.Refused != "" {
 			writeFact(w, shown(c.Name, 20), "was passed over: "+sentence(c.Refused))
 		}
-		if c.Doubt != "" {
-			writeFact(w, shown(c.Name, 20)+",", "in doubt: "+sentence(c.Doubt))
+		if c.Suspect != "" {
+			writeFact(w, shown(c.Name, 20)+",", "suspect: "+sentence(c.Suspect))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s in %s, %.1f MB/s\n", size(r.Bytes), r.Took.Round(time.Millisecond), r.MBPerSecond())

@@ -45,7 +45,7 @@ func (r *incoming[K, V]) Close() {
 	}
 }
 
-func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt string) {
+func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (suspect string) {
 	return r.cover.Learn(ctx, position)
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 // Learn is [Restore.Cover].
-func (c *Cover) Learn(ctx context.Context, position []byte) (doubt string) {
+func (c *Cover) Learn(ctx context.Context, position []byte) (suspect string) {
 	c.covered = ledger.Coverage{}
 	switch {
 	case c.Alone:

@@ -74,9 +74,9 @@ type Dump interface {
 // Restore takes in entries. It is not safe for concurrent use.
 type Restore interface {
 	// Cover learns the position of the entries that follow, which may be nil. It waits
-	// up to a second for messages that the other instance has had already. doubt is why
+	// up to a second for messages that the other instance has had already. suspect is why
 	// not every entry can be taken in without a question to L2; it is empty if all can.
-	Cover(ctx context.Context, position []byte) (doubt string)
+	Cover(ctx context.Context, position []byte) (suspect string)
 	// Entry takes in e, of a dump that began so long ago. keep says that nothing writes
 	// to the memory of e any more, so that the value may refer to it. The time
 	// format.Forever of e has no end.

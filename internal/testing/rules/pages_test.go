@@ -429,6 +429,23 @@ func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
 			t.Errorf("%s: %q is not used: see the last table of docs/glossary.md", p, w)
 		}
 	}
+	if got := findRetired(commentsOf(parseAll(t, one("a.go", "// Package a keeps a memo.\npackage a\n\nvar memo = `a memo`"))[0]), words); len(got) != 1 {
+		t.Fatalf("found %q in the comment of a file", got)
+	}
+	for _, s := range readTree(t) {
+		for _, w := range findRetired(commentsOf(s), words) {
+			t.Errorf("%s: a comment says %q, which is not used: see the last table of docs/glossary.md", s.path, w)
+		}
+	}
+}
+
+// commentsOf returns the text of all comments of a file.
+func commentsOf(s source) string {
+	var all strings.Builder
+	for _, g := range s.file.Comments {
+		all.WriteString(g.Text() + "\n")
+	}
+	return all.String()
 }
 
 // retiredWords returns the first column of the table "not | but".

@@ -168,7 +168,7 @@ func readOnlyLines(s source) map[int]bool {
 	return lines
 }
 
-// constant reports whether a variable is one that nobody assigns to by custom:
+// constant reports whether a variable gets no second value by custom:
 // an error, a flag of a test, a check that a type implements an interface.
 func constant(v *ast.ValueSpec) bool {
 	if v.Names[0].Name == "_" {

@@ -76,7 +76,7 @@ func TestKeyThatL2CannotHoldIsDroppedOnOtherInstancesToo(t *testing.T) {
 				t.Error(err)
 			}
 			if synctest.Wait(); i == 1 {
-				time.Sleep(strata.UnconfirmedTTL) // nobody can tell that it was lost
+				time.Sleep(strata.UnconfirmedTTL) // in the bubble: no instance can tell that it was lost
 			}
 			if v := lab.MustGet(t, b, key, o.Load); v != i+1 {
 				t.Errorf("%d, want %d; the message was lost: %v", v, i+1, i == 1)

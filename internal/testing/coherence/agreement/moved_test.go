@@ -528,8 +528,8 @@ func TestEntryOfAnotherInstanceDoesNotUndoADropThatIsTriedAgain(t *testing.T) {
 				}
 				all, position := lab.EntriesOf(t, giver, 0, 1)
 				r := lab.RestoreOf(t, taker)
-				if doubt := r.Cover(t.Context(), position); doubt != "" {
-					t.Fatal(doubt)
+				if suspect := r.Cover(t.Context(), position); suspect != "" {
+					t.Fatal(suspect)
 				}
 				line.Delay(time.Second) // its own message comes late, too
 				down.Store(false)

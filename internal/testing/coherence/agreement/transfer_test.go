@@ -41,8 +41,8 @@ func TestEntryOfAnotherProcessKeepsItsLifeItsAgeAndItsTags(t *testing.T) {
 		time.Sleep(10 * time.Minute) // in the bubble
 		all, position := lab.EntriesOf(t, first, 0, 1)
 		r := lab.RestoreOf(t, second)
-		if doubt := r.Cover(t.Context(), position); doubt != "" {
-			t.Errorf("in doubt without L2: %s", doubt)
+		if suspect := r.Cover(t.Context(), position); suspect != "" {
+			t.Errorf("suspect without L2: %s", suspect)
 		}
 		for _, e := range all {
 			if o := r.Entry(&e, 20*time.Minute, false); o != transfer.Stored {

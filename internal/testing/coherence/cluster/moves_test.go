@@ -112,11 +112,11 @@ func (m *member) takeIn(d *dice, in transfer.Restore, g given, began time.Time) 
 	if _, format := inside.Parts(m.cache.Inside()).Source().Format(); format != g.format {
 		return // another version of the program
 	}
-	doubt := in.Cover(m.s.t.Context(), g.position)
+	suspect := in.Cover(m.s.t.Context(), g.position)
 	for i := range g.entries {
 		d.sometimes()
 		o := in.Entry(&g.entries[i], time.Since(began), false)
 		m.s.moved[o].Add(1)
-		m.s.notef("instance %d takes in %s=%s, doubt %q: %v", m.id, g.entries[i].Key, g.entries[i].Value, doubt, o)
+		m.s.notef("instance %d takes in %s=%s, suspect %q: %v", m.id, g.entries[i].Key, g.entries[i].Value, suspect, o)
 	}
 }

@@ -235,7 +235,7 @@ func newStubborn(v int64) *stubborn { return &stubborn{v: v, end: make(chan stru
 func (s *stubborn) load(ctx context.Context, _ string) (int64, error) {
 	s.loads.Add(1)
 	<-s.end
-	strata.Loading(ctx).SetTTL(time.Hour) // too late, and read by nobody
+	strata.Loading(ctx).SetTTL(time.Hour) // too late, and never read
 	strata.Loading(ctx).SetTags("late")
 	return s.v, nil
 }

@@ -218,7 +218,7 @@ func readAll(t *testing.T, round int, all []*strata.Cache[string, string], w *sc
 // TestSuspectsAndRefreshesOfALargeValueMoveNoPayload lets all instances confirm the value
 // after a gap, and refresh it early.
 func TestSuspectsAndRefreshesOfALargeValueMoveNoPayload(t *testing.T) {
-	for name, doubt := range map[string]func(*lab.Shared, ways){
+	for name, harm := range map[string]func(*lab.Shared, ways){
 		"suspect": func(s *lab.Shared, buses ways) {
 			buses.each((*stratatest.Bus).Cut)
 			s.Tier.Bind(remote.Space{Name: "test"}).(*stratatest.Tier).ForgetLane("k")
@@ -229,7 +229,7 @@ func TestSuspectsAndRefreshesOfALargeValueMoveNoPayload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, w, s, buses := tenth(t, func(o *text) { o.RefreshAt = 0.5 })
-				doubt(s, buses)
+				harm(s, buses)
 				synctest.Wait()
 				for range 2 {
 					for _, c := range all {

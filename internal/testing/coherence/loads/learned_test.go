@@ -252,8 +252,8 @@ func TestSnapshotDoesNotRestoreAKeyOnAHoldThatL2HasToldOf(t *testing.T) {
 		lab.MustGet(t, l, "k", (&lab.Origin{}).Load)
 		r := lab.RestoreOf(t, l)
 		_, position := lab.EntriesOf(t, untold, 0, 1)
-		if doubt := r.Cover(t.Context(), position); doubt != "" {
-			t.Fatal(doubt)
+		if suspect := r.Cover(t.Context(), position); suspect != "" {
+			t.Fatal(suspect)
 		}
 		for name, want := range map[string]transfer.Outcome{"k": transfer.Changed, "free": transfer.Stored} {
 			e := format.Entry{Key: []byte(name), Value: []byte("50"), Fresh: time.Second, Left: time.Second, Weight: 1}
