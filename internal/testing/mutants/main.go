@@ -3,19 +3,25 @@
 // edit names a function, and the lines that it replaces there, so that it stays good
 // while other code changes, and when the function moves to another file.
 //
+//	mutants [FILE|NAME]...      try these bugs, or all
 //	mutants seed TREE FILE      seed the bug of a file into a tree, print the changed files
-//	mutants touch FILE...       print the bugs that edit one of these files, or have a test beside it
+//	mutants generic N FOLDER... make N mechanical changes of each package, print those that its tests do not notice
 //
-// scripts/mutants calls it, and runs the tests.
+// SINCE, a commit, leaves the bugs that edit a file which has changed since, or whose test is
+// beside one. SHARD=i/n leaves every n-th bug, from the i-th on. JOBS (default: the number of
+// processors) bugs are tried at once. LIMIT (default 300) is the time of a run in seconds: a machine with
+// other work needs more. With ALL=1 the named test also runs for a bug that schedules have found.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,32 +33,104 @@ func main() {
 }
 
 func run(args []string) error {
-	switch {
-	case len(args) == 3 && args[0] == "seed":
-		return seed(args[1], args[2])
-	case len(args) >= 1 && args[0] == "touch":
-		return touch(args[1:])
+	if len(args) > 0 && args[0] == "seed" {
+		if len(args) != 3 {
+			return errors.New("say mutants seed TREE FILE")
+		}
+		b, err := read(args[2])
+		if err != nil {
+			return err
+		}
+		files, err := seedInto(args[1], b)
+		for _, p := range files {
+			fmt.Println(p)
+		}
+		return err
 	}
-	return errors.New("say mutants seed TREE FILE, or mutants touch FILE with any number of files")
-}
-
-// seed puts the bug of a file into tree.
-func seed(tree, file string) error {
-	b, err := read(file)
+	n, err := jobs()
 	if err != nil {
 		return err
 	}
+	if len(args) > 0 && args[0] == "generic" {
+		if len(args) < 3 {
+			return errors.New("say mutants generic N FOLDER...")
+		}
+		most, err := strconv.Atoi(args[1])
+		if err != nil || most < 1 {
+			return fmt.Errorf("%s is no number of changes", args[1])
+		}
+		return generic(args[2:], most, n)
+	}
+	files, err := chosen(args, os.Getenv("SINCE"), os.Getenv("SHARD"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		fmt.Println("no mutant is to be tried")
+		return nil
+	}
+	s, done, err := newSession()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.try(os.Stdout, files, n)
+}
+
+// seedInto puts a bug into tree, and returns the changed files.
+func seedInto(tree string, b bug) (changed []string, err error) {
 	files, err := b.apply(tree)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return nil, err
 	}
 	for p, text := range files {
 		if err := os.WriteFile(filepath.Join(tree, p), []byte(text), 0o644); err != nil { //nolint:gosec // source code
-			return err
+			return nil, err
 		}
-		fmt.Println(p)
+		changed = append(changed, p)
 	}
-	return nil
+	return changed, nil
+}
+
+// chosen returns the files of the bugs with some names, or of all, less those that since and shard leave out.
+func chosen(names []string, since, shard string) ([]string, error) {
+	all, err := filepath.Glob("testdata/mutants/*.bug")
+	if err != nil {
+		return nil, err
+	}
+	if len(names) > 0 {
+		all = nil
+		for _, n := range names {
+			if _, err := os.Stat(n); err != nil {
+				n = "testdata/mutants/" + n + ".bug"
+			}
+			if _, err := os.Stat(n); err != nil {
+				return nil, fmt.Errorf("no such mutant: %s", n)
+			}
+			all = append(all, n)
+		}
+	}
+	if since != "" {
+		out, err := exec.Command("git", "diff", "--name-only", since, "--").Output() //nolint:gosec // the caller's commit
+		if err != nil {
+			return nil, fmt.Errorf("git diff %s: %w", since, err)
+		}
+		if all, err = touched(all, strings.Fields(string(out))); err != nil {
+			return nil, err
+		}
+	}
+	if shard == "" {
+		return all, nil
+	}
+	var i, n int
+	if _, err := fmt.Sscanf(shard, "%d/%d", &i, &n); err != nil || i < 1 || n < i {
+		return nil, fmt.Errorf("SHARD=%s is not like 1/8", shard)
+	}
+	var these []string
+	for k := i - 1; k < len(all); k += n {
+		these = append(these, all[k])
+	}
+	return these, nil
 }
 
 func read(file string) (bug, error) {
@@ -67,29 +145,25 @@ func read(file string) (bug, error) {
 	return b, nil
 }
 
-// touch prints the seeded bugs that a change of some files can affect. It runs in
+// touched returns the seeded bugs of all that a change of some files can affect. It runs in
 // the root of the repository.
-func touch(changed []string) error {
-	all, err := filepath.Glob("testdata/mutants/*.bug")
-	if err != nil {
-		return err
-	}
+func touched(all, changed []string) (these []string, err error) {
 	for _, file := range all {
 		b, err := read(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		files, err := b.apply(".")
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		tests := path.Clean(b.pkg)
 		if slices.ContainsFunc(changed, func(p string) bool {
 			_, edited := files[p]
 			return edited || p == file || strings.HasSuffix(p, "_test.go") && path.Dir(p) == tests
 		}) {
-			fmt.Println(file)
+			these = append(these, file)
 		}
 	}
-	return nil
+	return these, nil
 }

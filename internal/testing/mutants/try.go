@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The seeded schedules, which know nothing of the bugs.
+const (
+	checkerPackage = "./internal/testing/coherence/cluster"
+	checker        = "TestClusterKeepsItsPromisesOnEverySchedule"
+)
+
+// session tries seeded bugs.
+type session struct {
+	source string // the repository
+	dir    string // for trees
+	files  []string
+	limit  string // the time of one run of a test, in seconds
+	all    bool   // run the named test of a bug that schedules have found, too
+
+	shared   string            // the tree of the variants
+	numbers  map[string]int    // of the bugs that are variants there, by their files
+	binaries map[string]string // test programs of the shared tree, by their packages
+}
+
+// outcome is what became of a bug.
+type outcome struct {
+	result string // caught, SURVIVED, TIMEOUT or BROKEN
+	by     string // the test that caught it, or did not
+}
+
+// newSession returns a session in the folder at hand, the root of the repository. done removes its trees.
+func newSession() (s *session, done func(), err error) {
+	s = &session{limit: "300", all: os.Getenv("ALL") != "", numbers: map[string]int{}, binaries: map[string]string{}}
+	if l := os.Getenv("LIMIT"); l != "" {
+		s.limit = l
+	}
+	if s.source, err = os.Getwd(); err != nil {
+		return nil, nil, err
+	}
+	out, err := exec.Command("git", "ls-files", "-z", "--", ":!go.work*").Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	s.files = strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	if s.dir, err = os.MkdirTemp("", "mutants"); err != nil {
+		return nil, nil, err
+	}
+	return s, func() { _ = os.RemoveAll(s.dir) }, nil
+}
+
+// try tries the bugs of some files, jobs at once. It prints an outcome for each, and returns an error unless all are caught.
+func (s *session) try(w io.Writer, files []string, jobs int) (err error) {
+	bugs := map[string]bug{}
+	for _, f := range files {
+		if bugs[f], err = read(f); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "%-36s %-9s %s\n", "mutant", "result", "found by")
+	if len(files) > 1 {
+		if err := s.share(w, files, bugs); err != nil {
+			return err
+		}
+	}
+
+	var mu sync.Mutex
+	missed := 0
+	next := make(chan string)
+	var wg sync.WaitGroup
+	for n := range jobs {
+		wg.Go(func() {
+			own := filepath.Join(s.dir, strconv.Itoa(n))
+			for f := range next {
+				o := s.one(f, bugs[f], own)
+				mu.Lock()
+				if o.result != "caught" {
+					missed++
+				}
+				fmt.Fprintf(w, "%-36s %-9s %s\n", strings.TrimSuffix(path.Base(f), ".bug"), o.result, o.by)
+				mu.Unlock()
+			}
+		})
+	}
+	for _, f := range files {
+		next <- f
+	}
+	close(next)
+	wg.Wait()
+	if missed > 0 {
+		return fmt.Errorf("%d of %d not caught", missed, len(files))
+	}
+	fmt.Fprintf(w, "all %d caught\n", len(files))
+	return nil
+}
+
+// share makes the shared tree, and a test program of each package there that tests one of its
+// bugs. A package whose tests fail without a bug there is left out.
+func (s *session) share(w io.Writer, files []string, bugs map[string]bug) error {
+	s.shared = filepath.Join(s.dir, "shared")
+	if err := s.copy(s.shared, s.files...); err != nil {
+		return err
+	}
+	v := &variants{root: s.shared, put: map[string][]insertion{}}
+	for i, f := range files {
+		err := v.add(i+1, bugs[f])
+		if err != nil && !errors.Is(err, errNoVariant) {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+	}
+	if err := v.write(); err != nil {
+		return err
+	}
+	tests := map[string][]string{} // by package
+	for n := range v.bugs() {
+		b := bugs[files[n-1]]
+		s.numbers[files[n-1]] = n
+		tests[b.pkg] = append(tests[b.pkg], b.test)
+		if b.schedules > 0 {
+			tests[checkerPackage] = append(tests[checkerPackage], checker)
+		}
+	}
+	for pkg, named := range tests {
+		slices.Sort(named)
+		binary := filepath.Join(s.dir, strings.ReplaceAll(path.Clean(pkg), "/", "_")+".test")
+		if out, err := s.compile(s.shared, pkg, binary, nil); err != nil {
+			return fmt.Errorf("%s with variants: %w\n%s", pkg, err, out)
+		}
+		if out, err := s.run(s.shared, pkg, binary, 0, strings.Join(slices.Compact(named), "|")); err != nil {
+			fmt.Fprintf(w, "%-36s %-9s %s\n", pkg, "alone", "its tests need trees of their own: "+failure(out))
+			continue
+		}
+		s.binaries[pkg] = binary
+	}
+	return nil
+}
+
+// one tries a bug: as a variant if it is one, else in the tree own. A variant that survives
+// is tried in that tree, too: a program that a test starts does not have the variant.
+func (s *session) one(file string, b bug, own string) outcome {
+	if n := s.numbers[file]; n > 0 && s.binaries[b.pkg] != "" && (b.schedules == 0 || s.binaries[checkerPackage] != "") {
+		o := s.test(b, func(pkg, test string, args ...string) (string, error) {
+			return s.run(s.shared, pkg, s.binaries[pkg], n, test, args...)
+		})
+		if o.result == "caught" {
+			return o
+		}
+	}
+	if _, err := os.Stat(own); err != nil {
+		if err := s.copy(own, s.files...); err != nil {
+			return outcome{"BROKEN", err.Error()}
+		}
+	}
+	edited, err := seedInto(own, b)
+	if err != nil {
+		return outcome{"BROKEN", err.Error()}
+	}
+	o := s.test(b, func(pkg, test string, args ...string) (string, error) {
+		binary := own + ".test"
+		var left []string
+		if test != checker {
+			left = needless(test)
+		}
+		if out, err := s.compile(own, pkg, binary, left); err != nil {
+			return out, err
+		}
+		return s.run(own, pkg, binary, 0, test, args...)
+	})
+	if err := s.copy(own, edited...); err != nil {
+		return outcome{"BROKEN", err.Error()}
+	}
+	return o
+}
+
+var seed = regexp.MustCompile(`seed[= ](\d+)`)
+
+// test runs the schedules, if they find the bug, and its test, if they do not or if all tests are to run.
+func (s *session) test(b bug, run func(pkg, test string, args ...string) (string, error)) outcome {
+	by := ""
+	if b.schedules > 0 {
+		o := judge(run(checkerPackage, checker, "-schedules", strconv.Itoa(b.schedules)))
+		// A run that ends without a bad schedule has found nothing: its time was over.
+		first := 0
+		for _, m := range seed.FindAllStringSubmatch(o.by, -1) {
+			if n, _ := strconv.Atoi(m[1]); first == 0 || n < first {
+				first = n
+			}
+		}
+		by = fmt.Sprintf("seed %d of %d schedules", first, b.schedules)
+		if first == 0 && o.result == "caught" {
+			o.result = "TIMEOUT"
+		}
+		if o.by = by; o.result != "caught" || !s.all {
+			return o
+		}
+		by += ", "
+	}
+	o := judge(run(b.pkg, b.test))
+	o.by = by + b.test
+	return o
+}
+
+// judge tells from what a test has printed whether it has caught the bug.
+func judge(out string, err error) outcome {
+	switch {
+	case err == nil:
+		return outcome{"SURVIVED", out}
+	case strings.Contains(out, "--- FAIL") || strings.HasPrefix(out, "panic: ") || strings.Contains(out, "\npanic: "):
+		return outcome{"caught", out}
+	}
+	return outcome{"BROKEN", out}
+}
+
+// compile makes a test program. left are test files that it leaves out: generic code is
+// compiled for each type that tests use, which takes most of the time.
+func (s *session) compile(tree, pkg, binary string, left []string) (string, error) {
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for _, f := range left {
+		overlay.Replace[filepath.Join(tree, f)] = ""
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(binary+".json", text, 0o600); err != nil {
+		return "", err
+	}
+	c := exec.Command("go", "test", "-gcflags=-l", "-overlay", binary+".json", "-c", "-o", binary, ".") //nolint:gosec // our own arguments
+	c.Dir = filepath.Join(tree, pkg)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// needless returns test files without the test that no other file needs and that take long to compile.
+func needless(test string) (left []string) {
+	candidates, _ := filepath.Glob("*_test.go")
+	has := regexp.MustCompile(`func (` + test + `)\(`)
+	for _, f := range append(candidates, "internal/testing/coherence/loads/options_test.go") {
+		if text, err := os.ReadFile(f); err == nil && !has.Match(text) {
+			left = append(left, f)
+		}
+	}
+	return left
+}
+
+// run runs a test with bug n, and returns what it has printed.
+func (s *session) run(tree, pkg, binary string, n int, test string, args ...string) (string, error) {
+	c := exec.Command(binary, append([]string{"-test.timeout", s.limit + "s", "-test.run", test}, args...)...) //nolint:gosec // our own program
+	c.Dir = filepath.Join(tree, pkg)
+	// The copies have no history of their own.
+	c.Env = append(os.Environ(), variable+"="+strconv.Itoa(n), "STRATA_HISTORY="+s.source)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	return out.String(), err
+}
+
+// failure returns the first line of what a failed test has printed that tells which one failed.
+func failure(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "--- FAIL") || strings.HasPrefix(line, "panic: ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return "no test has failed"
+}
+
+// copy copies files of the repository into a tree.
+func (s *session) copy(tree string, files ...string) error {
+	for _, f := range files {
+		from, to := filepath.Join(s.source, f), filepath.Join(tree, f)
+		info, err := os.Stat(from)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed, and not yet committed
+		} else if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, info.Mode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jobs returns how many bugs are tried at once.
+func jobs() (int, error) {
+	text := os.Getenv("JOBS")
+	if text == "" {
+		return runtime.NumCPU(), nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("JOBS=%s is no number of jobs", text)
+	}
+	return n, nil
+}
