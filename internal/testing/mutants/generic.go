@@ -28,8 +28,8 @@ type alteration struct {
 	text string
 }
 
-// swapped are operators and what they become. A comparison loses or gains its boundary; what
-// negates a condition is an alteration of its own.
+// swapped are operators and what they become, read-only. A comparison loses or gains its boundary;
+// a negated condition is an alteration of its own.
 var swapped = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.LAND: token.LOR, token.LOR: token.LAND, token.ADD: token.SUB, token.SUB: token.ADD,

@@ -186,6 +186,7 @@ func (s *session) one(file string, b bug, own string) outcome {
 	return o
 }
 
+// seed finds the seeds of bad schedules in the text of a run. It is read-only.
 var seed = regexp.MustCompile(`seed[= ](\d+)`)
 
 // test runs the schedules, if they find the bug, and its test, if they do not or if all tests are to run.

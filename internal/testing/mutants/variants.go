@@ -305,6 +305,7 @@ func (v *variants) readNumber(dir string) error {
 	return nil
 }
 
+// position finds the places in errors of the compiler. It is read-only.
 var position = regexp.MustCompile(`(?m)^([^\s:]+\.go):(\d+):`)
 
 // compile compiles packages of a module, and returns the bugs whose lines have errors, 0 for other lines, and
