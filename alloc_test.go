@@ -22,6 +22,10 @@ func TestHitAllocatesNothing(t *testing.T) {
 	for name, get := range map[string]func(){
 		"GetOrLoad": func() { c.GetOrLoad(ctx, "k", plainLoad) },
 		"Get":       func() { c.Get(ctx, "k") },
+		"GetOrLoad with options for loads": func() {
+			c.GetOrLoad(ctx, "k", plainLoad, strata.WithTTL(time.Minute), strata.NoRemote(), strata.CallOption{})
+		},
+		"Get with an option": func() { c.Get(ctx, "k", strata.AllowStale()) },
 	} {
 		if n := testing.AllocsPerRun(1000, get); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)

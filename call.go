@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,11 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
-// CallOption changes one call.
-type CallOption func(*call)
+// CallOption changes one call. The zero CallOption changes nothing.
+type CallOption struct{ wants wants }
 
-// call is the sum of the options of one call.
-type call struct {
+// wants is what a caller says about a call: the sum of its options.
+type wants struct {
 	ttl  time.Duration // 0: the TTL of the cache; noLife: not stored
 	tags []string
 	own  *expiry.Own // nil: the windows and lives of the Options
@@ -28,21 +29,64 @@ type call struct {
 	allowStale bool
 	noMemory   bool
 	noRemote   bool
-	refresh    bool // in the background, of an entry that can be served
-	ahead      bool // a refresh of an entry that may not be due
-	gathers    bool // the Loader is Options.ManyLoader
-	// registered is called when a refresh leads a flight or has joined one. Nil:
-	// never.
-	registered func()
+}
+
+// call is what a caller wants, and the mode in which the cache reads for it.
+type call struct {
+	wants
+	mode
+}
+
+// mode is what the cache itself decides about a read.
+type mode struct {
+	refresh    bool   // in the background, of an entry that can be served
+	ahead      bool   // a refresh of an entry that may not be due
+	gathers    bool   // the Loader is Options.ManyLoader
+	registered func() // called when a refresh leads a flight or has joined one; nil: never
+}
+
+// callOf returns the sum of opts.
+func callOf(opts []CallOption) (c call) {
+	for i := range opts {
+		o := &opts[i].wants
+		if o.ttl != 0 {
+			c.ttl = o.ttl
+		}
+		if o.info != nil {
+			c.info = o.info
+		}
+		if o.err != nil {
+			c.err = o.err
+		}
+		c.own = c.own.With(o.own)
+		c.addTags(o.tags)
+		c.skipRead = c.skipRead || o.skipRead
+		c.allowStale = c.allowStale || o.allowStale
+		c.noMemory = c.noMemory || o.noMemory
+		c.noRemote = c.noRemote || o.noRemote
+	}
+	return c
+}
+
+// sparesHits reports whether opts change no hit in L1: they are right, and concern loads. Such a hit costs
+// a sixth of one for which the options are summed up.
+func (c *core) sparesHits(opts []CallOption) bool {
+	tags := 0
+	for i := range opts {
+		o := &opts[i].wants
+		if o.err != nil || o.info != nil || o.skipRead || o.noMemory {
+			return false
+		}
+		tags += len(o.tags)
+	}
+	return tags == 0 || tags <= envelope.MaxTags && !c.l2.LacksTags()
 }
 
 // WithTTL makes the entry that this call stores fresh for d instead of
 // Options.TTL, jitter included. If d is not positive the value is not stored.
 // The same applies, instead of Options.NotFoundTTL, if the Loader returns
 // ErrNotFound. If several callers share a load, the option of the first counts.
-func WithTTL(d time.Duration) CallOption {
-	return func(c *call) { c.ttl = lifeOrNone(d) }
-}
+func WithTTL(d time.Duration) CallOption { return CallOption{wants{ttl: lifeOrNone(d)}} }
 
 // WithStale gives the value that this call stores stale windows of its own, on every
 // instance, in place of Options.Stale. A zero field leaves the window of the Options, a negative
@@ -51,25 +95,20 @@ func WithTTL(d time.Duration) CallOption {
 // modified. If the load of this call fails, the windows count for the value that L1 had when the
 // load began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1
 // forget a stale value, and the callers get the error.
-func WithStale(s Stale) CallOption {
-	return func(c *call) { c.setStale(s) }
-}
+func WithStale(s Stale) CallOption { return CallOption{wants{own: ownStale(s)}} }
 
-func (o *call) setStale(s Stale) {
+func ownStale(s Stale) *expiry.Own {
 	// All negative windows become expiry.None, the only negative value of an Own.
-	none := func(d time.Duration) time.Duration { return max(expiry.None, d) }
-	o.own = o.own.With(&expiry.Own{Revalidate: none(s.WhileRevalidate), OnError: none(s.OnError)})
+	return &expiry.Own{Revalidate: max(expiry.None, s.WhileRevalidate), OnError: max(expiry.None, s.OnError)}
 }
 
 // WithMemoryTTL bounds the life in L1 of the value that this call stores, on every
 // instance, as Memory.TTL does for all values: after d, less Options.Jitter, the next
 // read asks L2. If d is not positive no L1 keeps the value. Without L2 its TTL is
 // shortened in effect.
-func WithMemoryTTL(d time.Duration) CallOption {
-	return func(c *call) { c.setMemoryTTL(d) }
-}
+func WithMemoryTTL(d time.Duration) CallOption { return CallOption{wants{own: ownMemoryTTL(d)}} }
 
-func (o *call) setMemoryTTL(d time.Duration) { o.own = o.own.With(&expiry.Own{Memory: lifeOrNone(d)}) }
+func ownMemoryTTL(d time.Duration) *expiry.Own { return &expiry.Own{Memory: lifeOrNone(d)} }
 
 // noLife is the life of a value that no tier may store.
 const noLife time.Duration = -1
@@ -88,37 +127,28 @@ func lifeOrNone(d time.Duration) time.Duration {
 // runs, the call waits for its end; SkipReads that arrive meanwhile share the next
 // load. Other callers are served from the cache until then. Only trusted callers
 // should be able to use it: each such read can cost the origin a load.
-func SkipRead() CallOption {
-	return func(c *call) { c.skipRead = true }
-}
+func SkipRead() CallOption { return CallOption{wants{skipRead: true}} }
 
 // AllowStale makes Get return a stale value if there is no fresh one: a value past its TTL,
 // or made stale by Expire, ExpireTags or ExpireAll, that one of the tiers still keeps; see
 // [Stale]. An invalidated value is not returned. AllowStale has no effect on calls that may
 // load: Options.Stale decides about stale values for these.
-func AllowStale() CallOption {
-	return func(c *call) { c.allowStale = true }
-}
+func AllowStale() CallOption { return CallOption{wants{allowStale: true}} }
 
 // NoMemory makes a call pass L1 by: a read does not look in L1, and the values that the
 // call loads or stores are kept in L2 only. L1 then drops the entries of the loaded or
 // stored keys. Callers that share a flight share its options; a caller with NoMemory takes
 // from others no value of L1.
-func NoMemory() CallOption {
-	return func(c *call) { c.noMemory = true }
-}
+func NoMemory() CallOption { return CallOption{wants{noMemory: true}} }
 
 // NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and the
 // values that the call loads or stores are kept in L1 only. After a Set with NoRemote the
 // other instances and L2 keep their entries. Callers that share a flight share its options:
 // a call that joins a flight of another caller may get a value of L2. NoRemote has no
 // effect on Update.
-func NoRemote() CallOption {
-	return func(c *call) { c.noRemote = true }
-}
+func NoRemote() CallOption { return CallOption{wants{noRemote: true}} }
 
-// skipReadKey is the key in a context under which SkipReadContext leaves its
-// mark.
+// skipReadKey is the key of the mark that SkipReadContext leaves in a context.
 type skipReadKey struct{}
 
 // SkipReadContext returns a context with which GetOrLoad and GetMany of every cache with
@@ -130,35 +160,17 @@ func SkipReadContext(ctx context.Context) context.Context {
 // skipsRead reports whether ctx comes from SkipReadContext.
 func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
 
-// callOf returns the sum of opts. Without any it stays off the heap.
-func callOf(opts []CallOption) call {
-	if len(opts) == 0 {
-		return call{}
-	}
-	return applied(opts)
-}
-
-// applied is apart from callOf because the options take the address of c, which moves it to
-// the heap.
-func applied(opts []CallOption) (c call) {
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
-	}
-	return c
-}
-
 // WithTags adds tags to the entry that this call stores, at most 64 of at most
 // 512 bytes each; otherwise the call fails. [Cache.InvalidateTags] drops all
 // entries with a tag. If several callers share a load, the option of the first
-// counts.
+// counts. The call copies tags when it begins.
 func WithTags(tags ...string) CallOption {
-	tags = slices.Clone(tags)
-	return func(c *call) { c.addTags(tags) }
+	var err error
+	for _, t := range tags {
+		err = cmp.Or(err, envelope.CheckTag(t))
+	}
+	return CallOption{wants{tags: tags, err: err}}
 }
-
-var errTagsPanicked = errors.New("strata: Options.Tags panicked")
 
 // nameTags adds to o the tags that Options.Tags has for v before its store, or the error
 // that prevents the store.
@@ -174,12 +186,13 @@ func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
 }
 
 var (
-	errTooManyTags = fmt.Errorf("strata: more than %d tags", envelope.MaxTags)
-	errNoTags      = errors.New("strata: the Tier has no tags (remote.Tagger)")
+	errTagsPanicked = errors.New("strata: Options.Tags panicked")
+	errTooManyTags  = fmt.Errorf("strata: more than %d tags", envelope.MaxTags)
+	errNoTags       = errors.New("strata: the Tier has no tags (remote.Tagger)")
 )
 
 // addTags adds to the tags of a call, or sets its error.
-func (o *call) addTags(tags []string) {
+func (o *wants) addTags(tags []string) {
 	all := slices.Clone(o.tags)
 	for _, t := range tags {
 		if err := envelope.CheckTag(t); err != nil {
@@ -236,9 +249,7 @@ type Info struct {
 
 // ReadInfo makes Get and GetOrLoad write information about the value to to, before
 // they return. Without a value, or with an error, nothing is written.
-func ReadInfo(to *Info) CallOption {
-	return func(c *call) { c.info = to }
-}
+func ReadInfo(to *Info) CallOption { return CallOption{wants{info: to}} }
 
 // informOf writes the information about a flight's result to the place that ReadInfo
 // named.

@@ -33,7 +33,7 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (len(opts) == 0 || c.sparesHits(opts)) {
 		return e.Value.V, nil
 	}
 	return c.getSlow(ctx, key, e, now, load, opts)
@@ -45,7 +45,7 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // an effect.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (len(opts) == 0 || c.sparesHits(opts)) {
 		return e.Value.V, true
 	}
 	return c.getOnly(ctx, key, e, now, opts)
@@ -269,12 +269,12 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 // Options. It returns those for which there is no room.
 func (c *Cache[K, V]) refreshNow(ctx context.Context, keys []K) (left []K) {
 	if c.o.ManyLoader != nil {
-		m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{ahead: true}, due: slices.Clone(keys)}
+		m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{mode: mode{ahead: true}}, due: slices.Clone(keys)}
 		c.tuned.apply(&m.call)
 		return m.refresh(ctx)
 	}
 	for _, k := range keys {
-		if !c.refresh(ctx, k, nil, &call{ahead: true}) {
+		if !c.refresh(ctx, k, nil, &call{mode: mode{ahead: true}}) {
 			left = append(left, k)
 		}
 	}

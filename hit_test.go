@@ -2,6 +2,8 @@ package strata_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,5 +39,66 @@ func TestHitDoesNotTouchTheContext(t *testing.T) {
 	}
 	if v, ok := c.Get(untouchable{t}, "k"); v != 1 || !ok {
 		t.Errorf("got %d, %v", v, ok)
+	}
+}
+
+// TestHitKeepsToOptionsThatConcernIt: options for loads spare hits the way through all options, others do not.
+func TestHitKeepsToOptionsThatConcernIt(t *testing.T) {
+	ctx := t.Context()
+	c := holding(t, "k")
+	two := func(context.Context, string) (int64, error) { return 2, nil }
+	var info strata.Info
+	if v, err := c.GetOrLoad(ctx, "k", two, strata.WithTTL(time.Second), strata.ReadInfo(&info)); v != 1 || err != nil || info.Tier != "L1" {
+		t.Errorf("ReadInfo: %d, %v, %+v", v, err, info)
+	}
+	for name, o := range map[string][]strata.CallOption{
+		"a tag of 513 bytes":   {strata.WithTags("good", strings.Repeat("t", 513))},
+		"65 tags in two calls": {strata.WithTags(numbers(0, 40)...), strata.WithTags(numbers(40, 65)...)},
+	} {
+		if v, err := c.GetOrLoad(ctx, "k", two, o...); err == nil {
+			t.Errorf("%s: %d, want an error", name, v)
+		}
+	}
+	if v, err := c.GetOrLoad(ctx, "k", two, strata.WithTags("good"), strata.NoRemote(), strata.CallOption{}); v != 1 || err != nil {
+		t.Errorf("options for loads: %d, %v", v, err)
+	}
+	if v, err := c.GetOrLoad(ctx, "k", two, strata.NoMemory()); v != 2 || err != nil {
+		t.Errorf("NoMemory: %d, %v, want a load", v, err)
+	}
+	if err := c.Set(ctx, "k", 1); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.GetOrLoad(ctx, "k", two, strata.WithTTL(time.Minute), strata.SkipRead()); v != 2 || err != nil {
+		t.Errorf("SkipRead: %d, %v, want a load", v, err)
+	}
+}
+
+func numbers(from, to int) (all []string) {
+	for i := from; i < to; i++ {
+		all = append(all, strconv.Itoa(i))
+	}
+	return all
+}
+
+func TestTagsAreCopiedWhenTheCallBegins(t *testing.T) {
+	ctx := t.Context()
+	c := holding(t, "k")
+	tags := []string{"first"}
+	o := strata.WithTags(tags...)
+	if err := c.Set(ctx, "k", 1, o); err != nil {
+		t.Fatal(err)
+	}
+	tags[0] = "second"
+	if err := c.InvalidateTags(ctx, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Get(ctx, "k"); !ok {
+		t.Error("the entry has a tag that was named later")
+	}
+	if err := c.InvalidateTags(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Get(ctx, "k"); ok {
+		t.Error("the entry has lost its tag")
 	}
 }

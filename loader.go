@@ -101,14 +101,14 @@ func (l *Load) SetTags(tags ...string) {
 func (l *Load) SetStale(s Stale) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said.setStale(s)
+	l.said.own = l.said.own.With(ownStale(s))
 }
 
 // SetMemoryTTL bounds the life of the value in L1, as [WithMemoryTTL] does.
 func (l *Load) SetMemoryTTL(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said.setMemoryTTL(d)
+	l.said.own = l.said.own.With(ownMemoryTTL(d))
 }
 
 // NoStore keeps the value from being stored in any tier, and ErrNotFound from

@@ -198,7 +198,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 // that asked for a reload wait for it, others are served from the cache. ok is false
 // if L2 has no fresh value.
 func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call) (r flight.Result[V], p flight.Part, ok bool, err error) {
-	l := c.leader(nil, &call{noMemory: o.noMemory})
+	l := c.leader(nil, &call{wants: wants{noMemory: o.noMemory}})
 	l.beside = true
 	since := c.generation.TagWatermark()
 	r, p, err = c.flights.Do(ctx, key, flight.Read, l)
