@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -264,19 +265,21 @@ func TestBugsOfAFewPackagesAreTried(t *testing.T) {
 	const edit = "package: ./a\ntest: TestTwo\n\nin: a "
 	root := tree(t, "go.mod", "module m\n\ngo 1.26\n",
 		"a/a.go", "package a\n\nconst one = 1\n\nfunc Two(n int) int {\n\treturn n + one + 1\n}\n\nfunc Three(n int) int {\n\treturn n + 3\n}\n",
-		"a/a_test.go", "package a\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two(0) != 2 {\n\t\tt.Fatal()\n\t}\n}\n",
+		"a/a_test.go", "package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestTwo(t *testing.T) {\n\tif Two(0) != 2 {\n\t\tt.Fatal()\n\t}\n}\n"+
+			"\nfunc TestAlone(t *testing.T) {\n\tif os.Getenv(\""+variable+"\") != \"0\" || Two(0) != 2 {\n\t\tt.Fatal()\n\t}\n\tif _, err := os.Stat(\"seeded_bug.go\"); err == nil {\n\t\tt.Fatal()\n\t}\n}\n",
+		"5.bug", "E.\npackage: ./a\ntest: TestAlone\n\nin: a Two\n-\treturn n + one + 1\n+\treturn n + one + 1 + 0\n",
 		"1.bug", "A.\n"+edit+"Two\n-\treturn n + one + 1\n+\treturn n + one - 1\n",
 		"2.bug", "B.\n"+edit+"one\n-const one = 1\n+const one = 2\n",
 		"3.bug", "C.\n"+edit+"Three\n-\treturn n + 3\n+\treturn n + 4\n",
 		"4.bug", "D.\n"+edit+"Two\n-\treturn n + one + 1\n+\treturn three\n")
-	s := &session{source: root, dir: t.TempDir(), files: []string{"go.mod", "a/a.go", "a/a_test.go"}, limit: "60", numbers: map[string]int{}, binaries: map[string]string{}}
+	s := &session{source: root, dir: t.TempDir(), files: []string{"go.mod", "a/a.go", "a/a_test.go"}, limit: "60", numbers: map[string]int{}, binaries: map[string]string{}, failing: map[string]*regexp.Regexp{}}
 	var out strings.Builder
 	t.Chdir(root)
-	err := s.try(&out, []string{"1.bug", "2.bug", "3.bug", "4.bug"}, 1)
-	if err == nil || err.Error() != "2 of 4 not caught" {
-		t.Errorf("%v, want two that are not caught", err)
+	err := s.try(&out, []string{"1.bug", "2.bug", "3.bug", "4.bug", "5.bug"}, 1)
+	if err == nil || err.Error() != "3 of 5 not caught" {
+		t.Errorf("%v, want three that are not caught", err)
 	}
-	for _, want := range []string{"1 caught TestTwo", "2 caught TestTwo", "3 SURVIVED TestTwo", "4 BROKEN TestTwo"} {
+	for _, want := range []string{"1 caught TestTwo", "2 caught TestTwo", "3 SURVIVED TestTwo", "4 BROKEN TestTwo", "./a alone --- FAIL: TestAlone", "5 SURVIVED TestAlone"} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " ")+" ", want+" ") {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
