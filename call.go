@@ -68,8 +68,7 @@ func callOf(opts []CallOption) (c call) {
 	return c
 }
 
-// sparesHits reports whether opts change no hit in L1: they are right, and concern loads. Such a hit costs
-// a sixth of one for which the options are summed up.
+// sparesHits reports whether opts change no hit in L1: they are right, and concern loads.
 func (c *core) sparesHits(opts []CallOption) bool {
 	tags := 0
 	for i := range opts {
