@@ -56,7 +56,7 @@ func TestRedisTierConformsOnAUnixSocket(t *testing.T) {
 // withoutScripts returns the options of a user who may do everything but run scripts.
 func withoutScripts(t testing.TB, r *servers.Redis) redis.Options {
 	t.Helper()
-	err := r.Client(t).Do(t.Context(), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Ok()
+	err := r.Client(t, patiently).Do(t.Context(), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Ok()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 				mustDo(t, r.Client(t), "SET", fmt.Sprint("filler", i), make([]byte, 10_000))
 			}
 			until(t, 10*time.Second, "they are old", func() bool {
-				idle, err := r.Client(t).Do(t.Context(), "OBJECT", "IDLETIME", fmt.Sprint("filler", fillers-1)).Int()
+				idle, err := r.Client(t, patiently).Do(t.Context(), "OBJECT", "IDLETIME", fmt.Sprint("filler", fillers-1)).Int()
 				return err == nil && idle >= 2
 			})
 			bind := func(instance uint64) *redis.Tier {

@@ -110,7 +110,7 @@ func withoutLua(t *testing.T) (string, error) {
 		return "", fmt.Errorf("the engine for scripts can be unloaded from Valkey 9.1, not from this: %.40s", version)
 	}
 	r := servers.StartRedis(t, "--enable-module-command", "yes")
-	if err := r.Client(t).Do(t.Context(), "MODULE", "UNLOAD", "lua").Err(); err != nil {
+	if err := r.Client(t, patiently).Do(t.Context(), "MODULE", "UNLOAD", "lua").Err(); err != nil {
 		return "", fmt.Errorf("the engine for scripts was not unloaded: %w", err)
 	}
 	return r.Addr, nil

@@ -289,7 +289,7 @@ func TestEarlierVersionAgreesAboutLanesWithoutKeys(t *testing.T) {
 	exchange("b", first, old)
 	second := run(t, now, r.Addr, "")
 	exchange("c", first, old, second)
-	if keys, err := r.Client(t).Do(t.Context(), "DBSIZE").Int(); err != nil || keys < 1024 {
+	if keys, err := r.Client(t, patiently).Do(t.Context(), "DBSIZE").Int(); err != nil || keys < 1024 {
 		t.Errorf("the earlier version has made no lanes: %d keys, %v", keys, err)
 	}
 	for name, p := range map[string]*process{"earlier": old, "first": first, "second": second} {

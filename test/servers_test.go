@@ -38,7 +38,7 @@ func TestRedisPausesDiesAndRestartsEmpty(t *testing.T) {
 	}
 	addr := r.Addr
 	r.Restart()
-	if n, err := r.Client(t).Do(t.Context(), "EXISTS", "k").Int(); err != nil || n != 0 || r.Addr != addr {
+	if n, err := r.Client(t, patiently).Do(t.Context(), "EXISTS", "k").Int(); err != nil || n != 0 || r.Addr != addr {
 		t.Errorf("after a restart at %s: EXISTS = %d, %v; want 0 at %s", r.Addr, n, err, addr)
 	}
 }
