@@ -50,6 +50,37 @@ func TestHitAllocatesNothingWhileAPageCountsHotKeys(t *testing.T) {
 	}
 }
 
+// TestEmptyCacheIsSmall has two processors: tables of counters and locks grow with
+// their number.
+func TestEmptyCacheIsSmall(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	const n = 50
+	caches := make([]*strata.Cache[string, int64], n)
+	var before, after runtime.MemStats
+	for range 2 { // some of what the first one makes is for all of them
+		clear(caches)
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range caches {
+			c, err := strata.New(strata.Options[string, int64]{TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			caches[i] = c
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		for _, c := range caches {
+			c.Close(t.Context())
+		}
+	}
+	bytes, objects := (after.HeapAlloc-before.HeapAlloc)/n, (after.HeapObjects-before.HeapObjects)/n
+	t.Logf("an empty cache takes %d bytes in %d objects", bytes, objects)
+	if bytes > 22_000 || objects > 72 {
+		t.Errorf("an empty cache takes %d bytes in %d objects, want at most 22,000 in 72", bytes, objects)
+	}
+}
+
 func TestMissWithoutL2AllocatesAtMostThreeTimes(t *testing.T) {
 	ending, cancel := context.WithCancel(context.Background())
 	defer cancel()

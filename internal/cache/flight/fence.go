@@ -99,6 +99,9 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 	g.fence(s, key, hash, 0)
 	w := &Write[K]{key: key, hash: hash}
 	if findable(key) {
+		if s.writes == nil {
+			s.writes = make(map[K][]*Write[K])
+		}
 		s.writes[key] = append(s.writes[key], w)
 	}
 	return w, nil

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -22,10 +23,9 @@ import (
 // ErrClosed is returned to callers when the group is closed.
 var ErrClosed = errors.New("flight: closed")
 
-// shards is the number of locks over which keys are spread. A flight takes its lock
-// three times in a life that contains a network round trip, so this need not grow
-// with the machine.
-const shards = 64
+// The number of locks over which keys are spread: four for each processor, within these
+// bounds. A flight takes its lock three times in a life that mostly contains a network round trip.
+const fewShards, manyShards = 8, 64
 
 // Group holds the running flights and writes of one cache. The zero Group is
 // not usable; see [NewGroup].
@@ -50,13 +50,14 @@ type Group[K comparable, V any] struct {
 	// revocations counts the events that take rights to store: fences, writes, holds.
 	revocations atomic.Uint64
 	watches     watches[K]
-	shards      [shards]shard[K, V]
+	shards      []shard[K, V] // a power of two
 }
 
 // shard is the part of a group that one lock guards.
 type shard[K comparable, V any] struct {
-	mu       sync.Mutex
-	closed   bool
+	mu     sync.Mutex
+	closed bool
+	// The maps are made when they are needed: 256 empty ones took 20 KiB of each cache.
 	joinable [kinds]map[K]*Flight[K, V]
 	running  *Flight[K, V] // the first of the running ones, joinable or not
 	writes   map[K][]*Write[K]
@@ -68,18 +69,25 @@ type shard[K comparable, V any] struct {
 
 // NewGroup returns an empty group. stamp is called when a flight is registered.
 func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
-	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp}
+	n := fewShards
+	for n < 4*runtime.GOMAXPROCS(0) && n < manyShards {
+		n *= 2
+	}
+	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp, shards: make([]shard[K, V], n)}
 	g.watches.seed = g.seed
 	for i := range g.shards {
 		s := &g.shards[i]
-		for k := range s.joinable {
-			s.joinable[k] = make(map[K]*Flight[K, V])
-		}
-		s.writes = make(map[K][]*Write[K])
-		s.holds = make(map[K]hold)
 		s.stamp = stamp
 	}
 	return g
+}
+
+// join makes f the joinable flight of its key. s.mu is held.
+func (s *shard[K, V]) join(kind Kind, f *Flight[K, V]) {
+	if s.joinable[kind] == nil {
+		s.joinable[kind] = make(map[K]*Flight[K, V])
+	}
+	s.joinable[kind][f.Key] = f
 }
 
 // findable reports whether key equals itself. Any other key, such as a NaN, could
@@ -90,7 +98,7 @@ func findable[K comparable](key K) bool {
 }
 
 func (g *Group[K, V]) shard(key K) *shard[K, V] {
-	return &g.shards[maphash.Comparable(g.seed, key)%shards]
+	return &g.shards[maphash.Comparable(g.seed, key)&uint64(len(g.shards)-1)]
 }
 
 // Leader is the work of the caller that registers a flight.
@@ -289,7 +297,7 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 	f.Key, f.Stamp, f.home, f.kind, f.fenced = key, g.stamp(), s, kind, s.held(key)
 	f.waiters, f.joined, f.shared = 1, 1, c.load != nil
 	if findable(key) {
-		s.joinable[kind][key] = f
+		s.join(kind, f)
 	}
 	if kind == Reload {
 		g.reloads.Add(1)

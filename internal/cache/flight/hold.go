@@ -2,18 +2,18 @@
 // that knows them: a message, a call here, and an answer of L2 each put a key on hold,
 // and flights, extra keys of batches and restores look here before they store.
 //
-// Invariant: a hold never ends early. Beyond maxHolds a shard holds more keys, not
+// Invariant: a hold never ends early. Beyond its part of maxHolds a shard holds more keys, not
 // fewer.
 
 package flight
 
 import "time"
 
-// maxHolds is the number of keys on hold that a shard knows one by one. Beyond it all
-// keys of the shard are on hold until the last such hold ends. That errs on the safe
-// side: a result not stored is loaded again, a result stored during a hold would be
-// wrong.
-const maxHolds = 160
+// maxHolds is the number of keys on hold that a group knows one by one, and each shard an equal part
+// of them. Beyond it all keys of the shard are on hold until the last such hold ends. That errs
+// on the safe side: a result not stored is loaded again, a result stored during a hold
+// would be wrong.
+const maxHolds = 10_240
 
 // hold keeps flights of a key, or of all keys of a shard, from storing until some
 // time. The zero hold has no effect.
@@ -73,11 +73,14 @@ func (g *Group[K, V]) hold(s *shard[K, V], key K, d time.Duration) (news bool) {
 	if news = !s.held(key); news {
 		g.noteRevocation(s)
 	}
-	if !known && len(s.holds) >= maxHolds {
+	if !known && len(s.holds) >= maxHolds/len(g.shards) {
 		g.holdShard(s, until, d)
 		return news
 	}
 	old.stop()
+	if s.holds == nil {
+		s.holds = make(map[K]hold)
+	}
 	s.holds[key] = hold{until, time.AfterFunc(d, func() { g.release(s, key, until) })}
 	return news
 }

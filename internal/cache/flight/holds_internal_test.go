@@ -14,7 +14,7 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup[int, int](func() uint64 { return 0 })
 		defer g.Close(t.Context())
-		const keys = 10 * shards * maxHolds
+		const keys = 10 * maxHolds
 		stores := func(key int) bool {
 			f, part, _ := g.register(caller{ctx: t.Context()}, key, Load, one[int, int]{})
 			if part != Led {
@@ -39,8 +39,8 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 		for i := range g.shards {
 			known += len(g.shards[i].holds)
 		}
-		if known > shards*maxHolds {
-			t.Errorf("%d holds are known one by one, want %d at most", known, shards*maxHolds)
+		if known > maxHolds {
+			t.Errorf("%d holds are known one by one, want %d at most", known, maxHolds)
 		}
 		synctest.Wait()
 		late := false

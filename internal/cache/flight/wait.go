@@ -269,7 +269,7 @@ func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 func (s *shard[K, V]) promote(f *Flight[K, V]) {
 	f.after = nil
 	if findable(f.Key) {
-		s.joinable[Load][f.Key] = f
+		s.join(Load, f)
 	}
 	close(f.turn)
 }

@@ -193,6 +193,6 @@ func BenchmarkClock(b *testing.B) {
 
 // BenchmarkStriped measures one addition, for -cpu goroutines.
 func BenchmarkStriped(b *testing.B) {
-	s := newStriped()
+	s := newStriped(false)
 	parallel(b, make([]int, 1), func(int) { s.add(0) })
 }

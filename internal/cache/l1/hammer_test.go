@@ -211,7 +211,7 @@ func TestBoundHoldsAfterConcurrentInserts(t *testing.T) {
 }
 
 func TestMissesAreCountedExactly(t *testing.T) {
-	s := newStriped()
+	s := newStriped(false)
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {

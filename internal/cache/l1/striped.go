@@ -40,9 +40,12 @@ type striped struct {
 type stripe [stripeWords]uint64
 
 // newStriped makes zero counters: sixteen stripes per processor, so that two
-// goroutines rarely share one.
-func newStriped() striped {
+// goroutines rarely share one, or a single stripe if the counters are rarely used.
+func newStriped(rare bool) striped {
 	n := bits.Len(uint(16*runtime.GOMAXPROCS(0) - 1))
+	if rare {
+		n = 0
+	}
 	return striped{stripes: make([]stripe, 1<<n), shift: uint8(64 - n)}
 }
 

@@ -48,14 +48,26 @@ type table struct {
 	groups []group
 }
 
+// noEntries is the table of all shards without an entry, read-only. It has no room: the first entry
+// makes a table of its own.
+var noEntries = &table{groups: make([]group, 1)}
+
 // newTable makes a table with room for n entries. The number of groups need not
 // be a power of two: so a table of known size wastes nothing.
 func newTable(n int) *table {
+	if n == 0 {
+		return noEntries
+	}
 	return &table{groups: make([]group, max(1, (n+groupLoad-1)/groupLoad))}
 }
 
 // room returns the number of entries beyond which the table should grow.
-func (t *table) room() int { return len(t.groups) * groupLoad }
+func (t *table) room() int {
+	if t == noEntries {
+		return 0
+	}
+	return len(t.groups) * groupLoad
+}
 
 // tagOf returns the tag of a hash: its low byte, or one if the byte is zero,
 // since a zero tag means an empty slot.

@@ -9,22 +9,29 @@ type change struct {
 	delta uint64 // was xor the mixed version after
 }
 
-// history holds the newest changes.
+// remembered is the number of changes in a history.
+const remembered = 1024
+
+// history holds the newest changes. Its ring grows with them: 24 KiB would be most of a cache
+// that nothing was dropped from.
 type history struct {
-	at, n int // the next place in the ring, and the number of changes in it
-	ring  [1024]change
+	at   int // the next place in the ring
+	ring []change
 }
 
 func (h *history) add(c change) {
-	h.ring[h.at] = c
-	h.at = (h.at + 1) % len(h.ring)
-	h.n = min(h.n+1, len(h.ring))
+	if len(h.ring) < remembered {
+		h.ring = append(h.ring, c)
+	} else {
+		h.ring[h.at] = c
+	}
+	h.at = (h.at + 1) % remembered
 }
 
 // back yields the changes, the newest first.
 func (h *history) back(yield func(change) bool) {
-	for i := range h.n {
-		if !yield(h.ring[(h.at-1-i+len(h.ring))%len(h.ring)]) {
+	for i := range h.ring {
+		if !yield(h.ring[(h.at-1-i+remembered)%remembered]) {
 			return
 		}
 	}

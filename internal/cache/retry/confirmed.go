@@ -38,7 +38,7 @@ func (c *confirmed) note(add func(*pending, time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.since) >= rememberFor {
-		c.old, c.young, c.since = c.young, newPending(), now
+		c.old, c.young, c.since = c.young, pending{}, now
 	}
 	if add(&c.young, now); c.young.many(c.max) {
 		c.young.collapse(now, c.max/2)
@@ -50,10 +50,10 @@ func (c *confirmed) take() (all [2]pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.since) >= 2*rememberFor {
-		c.young, c.old = newPending(), newPending()
+		c.young, c.old = pending{}, pending{}
 	}
 	all = [2]pending{c.old, c.young}
-	c.old, c.young = newPending(), newPending()
+	c.old, c.young = pending{}, pending{}
 	return all
 }
 

@@ -35,8 +35,12 @@ type item struct {
 	failures int
 }
 
-func newPending() pending {
-	return pending{keys: make(map[string]*item), tags: make(map[string]*item), servers: make(map[string]*item)}
+// put makes i the item of a name in one of the maps, which are made when they are needed.
+func put(m *map[string]*item, name string, i *item) {
+	if *m == nil {
+		*m = make(map[string]*item)
+	}
+	(*m)[name] = i
 }
 
 // len returns the number of drops.
@@ -84,7 +88,7 @@ func (p *pending) addKey(d *remote.Drop, now time.Time) {
 			next.until = old.until
 		}
 	}
-	p.keys[d.Key] = next
+	put(&p.keys, d.Key, next)
 }
 
 // addTag adds a drop of a tag, merged with the pending drop of the same tag.
@@ -93,7 +97,7 @@ func (p *pending) addTag(tag string, soft bool) {
 	if old := p.tags[tag]; old != nil {
 		next.soft = next.soft && old.soft
 	}
-	p.tags[tag] = next
+	put(&p.tags, tag, next)
 }
 
 // addServers adds drops of all keys of servers, unless a drop of everything takes them in.
@@ -106,7 +110,7 @@ func (p *pending) addServers(servers []string, soft bool) {
 		if old := p.servers[server]; old != nil {
 			next.soft = next.soft && old.soft
 		}
-		p.servers[server] = next
+		put(&p.servers, server, next)
 	}
 }
 

@@ -114,8 +114,7 @@ type life struct {
 // New returns an empty queue.
 func New(o Options) *Queue {
 	q := &Queue{o: o, hurry: make(chan struct{}, 1), plan: plan{batch: batch}}
-	q.pending = newPending()
-	q.confirmed = confirmed{max: o.MaxKeys, young: newPending(), old: newPending()}
+	q.confirmed = confirmed{max: o.MaxKeys}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }

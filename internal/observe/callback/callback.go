@@ -31,12 +31,22 @@ const (
 
 // Runners are the three runners of one cache. Each has its own bounds, so that a blocked log does
 // not keep events from a hook.
-type Runners struct{ Hooks, Tracer, Log *Runner }
+type Runners struct{ Hooks, Tracer, Log Runner }
 
 // New returns the Runners of a cache.
-func New() *Runners { return &Runners{NewRunner(), NewRunner(), NewRunner()} }
+func New() *Runners {
+	all := new(Runners)
+	for r := range all.each {
+		r.init()
+	}
+	return all
+}
 
-func (r *Runners) sum(of func(*Runner) uint64) uint64 { return of(r.Hooks) + of(r.Tracer) + of(r.Log) }
+func (r *Runners) each(yield func(*Runner) bool) {
+	_ = yield(&r.Hooks) && yield(&r.Tracer) && yield(&r.Log)
+}
+
+func (r *Runners) sum(of func(*Runner) uint64) uint64 { return of(&r.Hooks) + of(&r.Tracer) + of(&r.Log) }
 
 // Late is the number of functions that took longer than their callers waited.
 func (r *Runners) Late() uint64 { return r.sum(func(r *Runner) uint64 { return r.late.Load() }) }
@@ -51,7 +61,7 @@ func (r *Runners) Panics() uint64 { return r.sum(func(r *Runner) uint64 { return
 func (r *Runners) Wait(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	for _, r := range []*Runner{r.Hooks, r.Tracer, r.Log} {
+	for r := range r.each {
 		r.wait(ctx)
 	}
 }
@@ -70,7 +80,13 @@ type Runner struct {
 }
 
 // NewRunner returns a Runner.
-func NewRunner() *Runner { return &Runner{places: make(chan struct{}, most)} }
+func NewRunner() *Runner {
+	r := new(Runner)
+	r.init()
+	return r
+}
+
+func (r *Runner) init() { r.places = make(chan struct{}, most) }
 
 // Run runs f on a goroutine of its own, and waits until f returns, panics or ends its goroutine, ctx
 // has ended, or Patience is over. It reports whether f has ended; if not, f runs on, or was not run.

@@ -28,7 +28,7 @@ const (
 type Journal struct {
 	mu     sync.Mutex // guards below
 	number uint64     // of the last event
-	events [kept]event
+	events []event    // as many as there are, and kept at most
 }
 
 // event is a line of the log, or a count.
@@ -42,8 +42,15 @@ type event struct {
 func (j *Journal) add(e event) {
 	j.number++
 	e.Number = j.number
-	j.events[e.Number%kept] = e
+	if len(j.events) < kept {
+		j.events = append(j.events, e)
+		return
+	}
+	*j.event(e.Number) = e
 }
+
+// event returns the place of an event. j.mu is held.
+func (j *Journal) event(number uint64) *event { return &j.events[(number-1)%kept] }
 
 // Count notes that something happened n times. text names it, with "%d" in the place of
 // the number. Counts within a second, with no other event in between, are one event: so a
@@ -52,9 +59,11 @@ func (j *Journal) add(e event) {
 func (j *Journal) Count(text string, n int, at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if last := &j.events[j.number%kept]; last.count > 0 && last.Text == text && at-last.at < int64(together) {
-		last.count += uint64(n)
-		return
+	if j.number > 0 {
+		if last := j.event(j.number); last.count > 0 && last.Text == text && at-last.at < int64(together) {
+			last.count += uint64(n)
+			return
+		}
 	}
 	j.add(event{Event: panel.Event{At: time.Now(), Level: "info", Text: text}, count: uint64(max(n, 1)), at: at})
 }
@@ -68,7 +77,7 @@ func (j *Journal) After(after uint64) (all []panel.Event) {
 		first = j.number - kept + 1
 	}
 	for n := max(first, min(after, j.number)+1); n <= j.number; n++ {
-		e := j.events[n%kept]
+		e := *j.event(n)
 		if e.count > 0 {
 			e.Text = strings.Replace(e.Text, "%d", strconv.FormatUint(e.count, 10), 1)
 		}

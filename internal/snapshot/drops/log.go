@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	stripes = 64 // locks
+	stripes = 16 // locks
 	ways    = 8  // drops of a group
 	// fewGroups and manyGroups bound the groups of a stripe: 8192 drops in 128 KiB, and
 	// 32 768 in 512 KiB once the cache gives or takes snapshots.
-	fewGroups, manyGroups = 16, 64
+	fewGroups, manyGroups = 64, 256
 	// Skew is the time by which the clocks of two origins may differ.
 	Skew = time.Minute
 )

@@ -36,7 +36,7 @@ const (
 
 // NewNegatives makes the store of negatives.
 func NewNegatives[K comparable](entries, weight int64) *l1.Cache[K, Negative] {
-	return l1.New(l1.Config[K, Negative]{MaxEntries: NegativeBound(entries, weight)})
+	return l1.New(l1.Config[K, Negative]{MaxEntries: NegativeBound(entries, weight), Rare: true})
 }
 
 // NegativeBound is the bound of the number of negatives for these bounds of L1.
