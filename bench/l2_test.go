@@ -75,9 +75,9 @@ func BenchmarkL2Read(b *testing.B) {
 
 // BenchmarkL2Fill compares plain commands, a GET that finds nothing and a SET,
 // with the work of a cache on a miss of all tiers: take the lease, load (which
-// takes no time), store under the lease. The answer to a request for a lease
-// brings the held entry, so a tier without a read before it makes two requests,
-// as the plain way does. read+tier makes a read, too.
+// takes no time), store under the lease. "tier" makes two requests, as the plain way
+// does: the answer to a request for a lease also brings the entry, so that no read has to
+// come first. "read+tier" makes that read, too.
 func BenchmarkL2Fill(b *testing.B) {
 	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
 		var next atomic.Int64

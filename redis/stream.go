@@ -129,8 +129,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// portion is how much of a buffer of n bytes is filled: if the rest of the string
-// fits, its last bytes come later, together with its end.
+// portion returns how many bytes a Read into a buffer of n bytes asks for. If the whole
+// rest of a long string fits, it leaves the last 4 KiB for the next Read, which then gets
+// them and the CRLF behind them from one read of the connection.
 func (s *Stream) portion(n int) int {
 	const tail = 4 << 10
 	if int64(n) >= s.left && s.left > 4*tail {

@@ -116,7 +116,8 @@ func Scenarios() []Scenario {
 	}
 }
 
-// scale puts the two worst outcomes of any scenario before its own grades.
+// scale returns the grades of a scenario: the two worst outcomes, which are the same for all
+// scenarios, and then its own ones.
 func scale(own ...Grade) []Grade {
 	return append([]Grade{
 		{Crashes, "the process is gone, and all it did"},

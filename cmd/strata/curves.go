@@ -41,7 +41,7 @@ type hitCurve struct {
 	hits []float64 // percent
 }
 
-// step ends a step, if it is one of most.
+// step ends a step of the curve, unless the curve has its most steps already.
 func (h *hitCurve) step(now hello.Stats, most int) {
 	if len(h.hits) >= most {
 		return

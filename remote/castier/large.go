@@ -245,8 +245,8 @@ func (t *Tier) retire(ctx context.Context, server int, changes []*change) {
 	}
 }
 
-// leaves returns the numbers of the items to which a state refers, or which c has written, and
-// to which the next state does not refer.
+// leaves returns the numbers of the items that nothing will refer to any more: the state s
+// refers to them, or c has written them, and the next state does not refer to them.
 func (c *change) leaves(s, next entryrules.State) (numbers []uint64) {
 	add := func(data []byte) {
 		number, is := referred(data)

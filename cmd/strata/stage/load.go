@@ -191,7 +191,7 @@ type crowd struct {
 	n    int
 }
 
-// come makes the crowd ask until a time.
+// come makes the crowd send requests until a time.
 func (c *crowd) come(until time.Time) { c.until.Store(until.UnixNano()) }
 
 // leave ends the questions.

@@ -236,10 +236,10 @@ func (o *Order) eachPinned(read bool, yield func(i uint32, rank uint64) bool) bo
 	return true
 }
 
-// Overdue takes the timer of an entry out of the wheel and returns the entry, if its
-// end may have passed at now, in whole ticks; nil if there is none. If the entry has
-// not ended, because it was read or its end is turns of the wheel away, the caller must
-// give it to Rearm.
+// Overdue takes the next timer that is due at now out of the wheel, and returns its entry;
+// nil if no timer is due. The entry need not have ended: a read may have prolonged its
+// idle life, or its end is more than one turn of the wheel away. Then the caller must give
+// it to Rearm.
 func (o *Order) Overdue(now int64) *Head {
 	if i := o.wheel.pop(&o.nodes, now/TickLength); i != 0 {
 		return o.nodes.head(i)

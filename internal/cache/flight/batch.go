@@ -269,9 +269,10 @@ type group[T any] struct {
 	done  chan struct{} // closed when the hand-over has returned
 }
 
-// NewGatherer returns a Gatherer that hands groups of up to size items to hand, each at most
-// wait after its first item. If size is one, or wait is not positive, each item is a
-// group. From the end of over on no group waits.
+// NewGatherer returns a Gatherer that calls hand with groups of up to size items. It hands
+// a group over when the group is full, or when the duration wait has passed since its first
+// item. If size is one, or wait is not positive, each item is a group. Once over is closed
+// no group waits.
 func NewGatherer[T any](size int, wait time.Duration, over <-chan struct{}, hand func([]T)) *Gatherer[T] {
 	if wait <= 0 {
 		size = 1

@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/internal/cache/flight"
 )
 
-// reload asks for a reload that brings v: prepares is the time before its load begins, takes the
-// time of the load.
+// reload asks for a reload that brings v. Its load begins after the time prepares, and lasts for
+// the time takes.
 func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64) (int, error) {
 	r, _, err := g.Do(context.Background(), "k", flight.Reload, lead{then: func(f *keyFlight) {
 		time.Sleep(prepares)

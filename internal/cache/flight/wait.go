@@ -62,9 +62,9 @@ func (f *Flight[K, V]) answer() (Result[V], error) {
 	return f.result, nil
 }
 
-// take returns the offer of f, and ends the caller's waiting; f continues. Without
-// an offer, the next offer closes next. If the offer may not be taken, next is
-// nil.
+// take returns the offer of f, and ends the caller's waiting; f continues. If f has no
+// offer yet, ok is false and next is a channel that the coming offer closes. If the caller
+// may not take the offer, ok is false and next is nil.
 func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-chan struct{}, ok bool) {
 	s := f.home
 	s.mu.Lock()

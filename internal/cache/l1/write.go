@@ -34,8 +34,8 @@ func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], o
 	return gone, o == Stored
 }
 
-// Renew is Set without a use of the key: the policy and the idle life take the entry for
-// the one that the key held, if that one lives.
+// Renew is Set, but does not count as a use of the key. If the key holds a living entry, the
+// new one takes its place in the order of eviction, and its idle life goes on.
 func (c *Cache[K, V]) Renew(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, arrival{weight: weight, unused: true}, nil, false)
 	return gone, o == Stored
@@ -223,8 +223,8 @@ type arrival struct {
 	hash   uint32
 	weight int64
 	now    int64
-	// admitted: the policy has seen the arrival. at is its decision. The policy sees an
-	// arrival once, also if the arrival must wait for room.
+	// admitted says that the policy has seen the arrival. at is its decision. The policy
+	// sees an arrival once, also if the arrival must wait for room.
 	admitted bool
 	at       evict.Standing
 	forced   bool

@@ -135,7 +135,7 @@ func (u *guards) settle() {
 	u.uneasy.Store(n)
 }
 
-// where returns the names of the servers with guards for which is holds, in order.
+// where returns the names, sorted, of the servers for whose guard the condition is true.
 func (u *guards) where(is func(*guard) bool) (names []string) {
 	if u.fleet == nil {
 		return nil
@@ -152,7 +152,7 @@ func (u *guards) where(is func(*guard) bool) (names []string) {
 	return names
 }
 
-// whenAll reports whether is holds for the guards of all servers.
+// whenAll reports whether the condition is true for the guards of all servers.
 func (u *guards) whenAll(is func(*guard) bool) bool {
 	if u.fleet == nil {
 		return is(u.whole)
@@ -194,7 +194,8 @@ func (u *guards) split(n int, wrong bool, name func(i int) string) (parts [][]in
 	return parts
 }
 
-// firstOf returns the place among some with an error, or else the first, and the error.
+// firstOf returns the first of some places for which err returns an error, and the error;
+// the first place of all and nil if there is no error.
 func firstOf(some []int, err func(i int) error) (at int, first error) {
 	for _, i := range some {
 		if e := err(i); e != nil {

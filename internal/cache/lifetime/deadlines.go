@@ -37,9 +37,9 @@ type deadline struct {
 	listed         bool
 }
 
-// NewDeadlines returns the ends of Bounds that end the time after past their begin, with
-// a cause. It returns nil, with which Bounds have no end, if after is zero or less. now
-// is a clock that shows nanoseconds.
+// NewDeadlines returns a list for Bounds that each last for the duration after, and end
+// with cause. If after is zero or less it returns nil: Bounds on a nil list have no end.
+// now is a clock that shows nanoseconds.
 func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines {
 	if after <= 0 {
 		return nil
@@ -47,8 +47,8 @@ func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines
 	return &Deadlines{after: after, cause: cause, now: now, start: time.Now().Add(-time.Duration(now()))}
 }
 
-// Watch makes the ends call f for each Bound that still runs after the time long. It is
-// called before any Bound begins, and does nothing for nil.
+// Watch has f called once for each Bound that lasts longer than the duration long. It is
+// called before any Bound begins, and does nothing for a nil list.
 func (l *Deadlines) Watch(long time.Duration, f func(now, begun int64)) {
 	if l != nil && long > 0 && long < l.after {
 		l.long, l.overlong = long, f
@@ -77,8 +77,8 @@ func (l *Deadlines) add(b *Bound) {
 	}
 }
 
-// atMost returns the time until the timer has to fire, if the first Bound has the time
-// left.
+// atMost returns the duration after which the timer has to fire. left is the duration
+// until the end of the first Bound.
 func (l *Deadlines) atMost(left time.Duration) time.Duration {
 	if l.long == 0 {
 		return left

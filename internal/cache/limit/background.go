@@ -17,8 +17,8 @@ type Background struct {
 // begun marks that a function was begun for a key.
 type begun struct{ key any }
 
-// NewBackground returns a Background that runs at most that many functions at
-// once.
+// NewBackground returns a Background that runs at most so many functions at once
+// as most says.
 func NewBackground(most int) *Background {
 	return &Background{most: most, begun: map[any]*begun{}}
 }

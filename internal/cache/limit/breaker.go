@@ -49,7 +49,7 @@ const (
 )
 
 // NewBreaker returns a closed breaker. It opens after the given number of
-// failures in a row, and stays open for the time open. If failures is zero or
+// failures in a row, and stays open for the duration open. If failures is zero or
 // less, the breaker is disabled.
 func NewBreaker(failures int, open time.Duration) *Breaker {
 	return &Breaker{failures: int32(max(0, min(failures, 1<<30))), open: int64(open)}

@@ -105,8 +105,8 @@ func TestLastMessageThatIsLostIsFoundByTheChangesOfTheTier(t *testing.T) {
 	}
 }
 
-// TestDropJustAfterAPositionIsNotOverlooked: a change after the position was asked
-// for is not settled.
+// TestDropJustAfterAPositionIsNotOverlooked: a position settles no change that came after
+// the question for it was sent.
 func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
@@ -139,8 +139,8 @@ func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 	})
 }
 
-// TestPositionThatIsNotToldSettlesNothing: a change is compared until the tier has
-// answered.
+// TestPositionThatIsNotToldSettlesNothing: while the tier does not answer the question for
+// its position, a change that it has told stays open, so that the lost drop is found later.
 func TestPositionThatIsNotToldSettlesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()

@@ -68,7 +68,7 @@ type timers struct {
 	expire         int64 // apply a delayed expiry of everything
 }
 
-// take reports whether the time at has come, and if so unsets it.
+// take reports whether the time in *at has come, and unsets it then.
 func take(at *int64, now int64) bool {
 	if *at == 0 || now < *at {
 		return false
@@ -91,7 +91,7 @@ func (s *state) joinSoon(at int64, pause time.Duration) {
 	s.due.join, s.pause = at, pause
 }
 
-// unsubscribed ends the subscription because of why.
+// unsubscribed ends the subscription. why is the cause.
 func (s *state) unsubscribed(why error) {
 	s.disconnect(why)
 	s.phase = silent
@@ -99,7 +99,7 @@ func (s *state) unsubscribed(why error) {
 	s.due.join = 0
 }
 
-// disconnect goes back from the phase connected to joining, because of why.
+// disconnect goes back from the phase connected to joining. why is the cause.
 // Patience begins.
 func (s *state) disconnect(why error) {
 	s.why = why
@@ -108,7 +108,7 @@ func (s *state) disconnect(why error) {
 	}
 }
 
-// suspend goes back to joining because of why, with a next attempt at some time.
+// suspend goes back to joining, with the next attempt at the time at. why is the cause.
 func (s *state) suspend(at int64, pause time.Duration, why error) {
 	s.disconnect(why)
 	s.subscription++

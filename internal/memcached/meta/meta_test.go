@@ -95,8 +95,8 @@ func next(r *meta.Reader) ([]byte, error) {
 	}
 }
 
-// TestRepliesAreReadLineByLineAsByFrames: the connections of their own and the shared
-// one must not differ.
+// TestRepliesAreReadLineByLineAsByFrames: a call with a connection of its own reads line by
+// line, the shared connection reads whole frames. Both must find the same replies.
 func TestRepliesAreReadLineByLineAsByFrames(t *testing.T) {
 	for _, rec := range recorded {
 		r := meta.NewReader(iotest.OneByteReader(strings.NewReader(rec.raw)), meta.Limits{})

@@ -43,7 +43,8 @@ type Outlier struct {
 	due   time.Time     // the time of the next trial
 }
 
-// NewOutlier returns a server that goes out when calls have failed for the time after.
+// NewOutlier returns a server in service, which goes out when its calls have failed for the
+// duration after.
 func NewOutlier(after time.Duration) *Outlier { return &Outlier{after: after} }
 
 // Answered notes that the server has answered. It costs one atomic load if the last

@@ -19,9 +19,9 @@ const (
 	Patience = 50 * time.Millisecond
 	// grace is for how long a caller waits after its context has ended: most functions end at once.
 	grace = Patience / 10
-	// most is the number of functions that run at once. A call beyond it waits for a place, for a
-	// shorter time than callers wait for functions. So if functions wait for each other, the
-	// innermost one goes on first.
+	// most is the number of functions that run at once. A call beyond it waits placeWait for a
+	// place, then its function is not run. placeWait is shorter than Patience: if hooks call caches
+	// whose hooks call caches again, the innermost call gives up first, and frees the others.
 	most      = 256
 	placeWait = Patience / 5
 	// nestedFrom is a number of functions that run at once. From this number on, a function within

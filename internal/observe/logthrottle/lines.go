@@ -36,7 +36,7 @@ type Lines struct {
 // Told reports whether the last line says that the state is there.
 func (l *Lines) Told() bool { return l.told }
 
-// Next returns the line to log at now, at which the state is there or not.
+// Next returns the line to log at now. there says whether the state is there at that time.
 func (l *Lines) Next(there bool, now int64) Line {
 	switch {
 	case there && !l.told:

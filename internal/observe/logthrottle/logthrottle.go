@@ -50,8 +50,8 @@ func (r *Record) Bad() bool {
 	return r.bad
 }
 
-// Well records a success at now, and reports whether to log a recovery: nothing
-// has failed for the time after.
+// Well records a success at now, and reports whether to log a recovery, which is when
+// nothing has failed for the duration after.
 func (r *Record) Well(now int64, after time.Duration) bool {
 	last := r.last.Load()
 	if last == 0 || now < last-1+int64(after) {

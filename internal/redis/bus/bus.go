@@ -195,7 +195,7 @@ func (l *life) add(channel string, fl *follower) {
 	l.sub.Join(channel) // again if another follower has it: the server answers that too
 }
 
-// remove reports whether the follower was the last.
+// remove takes a follower of a channel away, and reports whether it was the last one.
 func (l *life) remove(channel string, fl *follower) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,7 @@ func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 	return f.done
 }
 
-// refresh waits for the time in, asks for the topology and adopts it.
+// refresh waits for the duration in, asks for the topology and adopts it.
 func (f *Fleet[N]) refresh(in time.Duration) {
 	if in > 0 {
 		f.sleep(in)

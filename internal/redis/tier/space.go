@@ -46,8 +46,9 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 	return appendStrings(appendUint(dst, known.Clock), further...)
 }
 
-// onSpace runs a script on the namespace, or without, which does the same by
-// transactions. It returns the state from then.
+// onSpace runs a script on the namespace. On a server that forbids scripts it calls the
+// function without, which does the same by transactions. It returns the state of the
+// namespace from then.
 func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *namespace.State) error) (*namespace.State, error) {
 	ns := s.newState()
 	if s.scripted() {

@@ -33,7 +33,8 @@ type spaceTx struct {
 	fresh bool // the state was made anew, with the table of tags
 }
 
-// do fills in ns, and writes the commands that then queues.
+// do reads the state of the namespace into ns, and executes the commands that the function
+// then has queued, if any, as one transaction.
 func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 	n := s.Names
 	return run(s.Ask, []string{n.Namespace, n.Tags}, func(t *tx) error {

@@ -41,7 +41,7 @@ type file interface {
 	Close() error
 }
 
-// replace is Write on a file system.
+// replace is Write on a file system, which a test may choose.
 func replace(on filesystem, path string, perm fs.FileMode, write func(io.Writer) error) error {
 	path, err := target(path)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// fewMarks and manyMarks are the sizes of a slice of marks, as powers of two: 128 KiB,
-	// and 512 KiB once the cache gives or takes snapshots, and for other origins.
+	// fewMarks and manyMarks are the sizes of a slice of marks, in bits, as powers of two. A
+	// cache begins with 128 KiB for its own drops, and has 512 KiB once it gives or takes
+	// snapshots. The drops learned from another instance have 512 KiB, too.
 	fewMarks, manyMarks = 20, 22
 	// maxSlices is the number of slices.
 	maxSlices = 4

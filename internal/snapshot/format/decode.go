@@ -95,8 +95,9 @@ func (c *cutter) section() (s Section, position int) {
 	return s, position
 }
 
-// entry cuts an entry without its tags, which it returns as they are in the stream. In
-// a part the value has no length and takes the rest.
+// entry cuts off an entry. It leaves the tags undecoded, and returns them as they are in
+// the stream. part says that the entry came in parts: then its value has no length before
+// it, and is the rest of the record.
 func (c *cutter) entry(e *Entry, part bool) (tags cutter) {
 	flags := c.byte()
 	*e = Entry{NotFound: flags&flagNotFound != 0, Expired: flags&flagExpired != 0, Weight: 1, Age: Unknown, Uses: int(flags >> usesShift)}

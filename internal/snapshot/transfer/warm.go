@@ -13,13 +13,13 @@ type Warmable[K comparable] interface {
 	// Err returns the reason why no key can be warmed now: the error of ctx, or of a
 	// closed cache.
 	Err(ctx context.Context) error
-	// Room is about the number of entries for which L1 has room without an eviction; most of them at most.
+	// Room returns about how many entries L1 can take without an eviction. It counts no further than most.
 	Room(most int) int
 	// Has reports whether L1 has a fresh value of key, Usable whether key can be looked up.
 	Has(key K) bool
 	Usable(key K) bool
-	// LookUp gets keys from L2 into L1, or loads them, and adds their numbers to so. The error
-	// says that the other side does not answer.
+	// LookUp gets keys from L2 into L1, or loads them, and adds what became of them to the numbers
+	// in so. An error means that L2, or the origin, does not answer.
 	LookUp(ctx context.Context, keys []K, so *Warmed) error
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// NodeTimeout is after how long the nodes of a cluster take another one for
-// dead.
+// NodeTimeout is the time without an answer after which the nodes of a cluster take
+// another node for dead.
 const NodeTimeout = time.Second
 
 // Cluster is a Redis Cluster. Its methods are for one goroutine at a time.

@@ -18,8 +18,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// DownAfter is after how long sentinels take a primary for dead. A failover begins
-// up to a second later.
+// DownAfter is the time without an answer after which sentinels take a primary for dead.
+// A failover begins up to a second later.
 const DownAfter = time.Second
 
 // PrimaryName is the name under which sentinels watch.

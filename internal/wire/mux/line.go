@@ -26,8 +26,8 @@ const (
 	maxUnsent = 1 << 20
 	// maxBatch is the approximate number of bytes in one write.
 	maxBatch = 64 << 10
-	// largeReply is the number of received bytes of one reply from which no
-	// further call enters: so later calls need not wait for the rest.
+	// largeReply is a number of bytes. When so many bytes of one reply have come,
+	// no further call enters the line: it would wait for the rest of that reply.
 	largeReply = 256 << 10
 )
 

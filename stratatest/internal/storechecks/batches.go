@@ -145,7 +145,8 @@ func checkCounts(v *view) {
 	}
 }
 
-// countOnce adds one to items by one batch of swaps, and counts in done the swaps of each item.
+// countOnce adds one to items by one batch of swaps. done gets the number of successful swaps
+// of each item.
 func countOnce(v *view, names []string, done *[2]atomic.Int64) (ok bool) {
 	items, err := v.f.Store.GetMany(v.ctx, []string{v.key(names[0]), v.key(names[1])})
 	if err != nil || len(items) != 2 {

@@ -56,8 +56,8 @@ func (p *Proxy) Aim(target string) {
 	p.target = target
 }
 
-// BlackHole stops all bytes that go way, without an error at either end: sent bytes
-// wait, and connections can be opened and stay open. A way of 0 lets all bytes pass.
+// BlackHole stops all bytes in the given direction, without an error at either end: sent
+// bytes wait, and connections can be opened and stay open. A Way of 0 lets all bytes pass.
 func (p *Proxy) BlackHole(way Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *Proxy) copy(to, from net.Conn, way Way) {
 	}
 }
 
-// wait waits until bytes that go way may go on.
+// wait waits until bytes in the given direction may go on.
 func (p *Proxy) wait(way Way) {
 	p.mu.Lock()
 	slow := p.slow

@@ -52,7 +52,7 @@ func (s *Store[K, V]) Touch(key K) bool {
 	return e != nil && s.Verdict(e) <= ledger.Stale && s.Values.Touch(key)
 }
 
-// Room is about the number of entries for which L1 has room without an eviction: most of them at
+// Room returns about how many entries L1 can take without an eviction. It counts no further than
 // most.
 func (s *Store[K, V]) Room(most int) int {
 	n, left := int64(s.Values.Len()), int64(most)

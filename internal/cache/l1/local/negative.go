@@ -76,8 +76,8 @@ func (s *Store[K, V]) Throttled(key K) error {
 	return nil
 }
 
-// Failed remembers that a load of key has failed with err, and has said own. It may run
-// without a right to store: a failure is nothing that could be old.
+// Failed remembers that a load of key has failed with err. own are the lives that the load
+// has set, or nil. No right to store is needed: a failure is no value that could be old.
 func (s *Store[K, V]) Failed(key K, err error, own *expiry.Own) {
 	base := s.ErrorTTL
 	if base == 0 {
@@ -110,8 +110,8 @@ func (s *Store[K, V]) Failures(key K) int {
 	return 0
 }
 
-// NewNegative is the negative entry of a key that the origin does not have, for left.
-// from is from before the origin said so.
+// NewNegative returns the negative entry of a key that the origin does not have. It lives
+// for the duration left. The Stamps in from were taken before the origin was asked.
 func (s *Store[K, V]) NewNegative(key K, err error, left time.Duration, from Stamps) *l1.Entry[K, Negative] {
 	dead := l1.After(s.Values.Now(), min(left, s.Longest(nil)))
 	n := Negative{Err: err, NotFound: true, Fresh: dead, Stamp: from.Generation, Traits: NewTraits(from.Tags, from.TagGeneration, nil)}

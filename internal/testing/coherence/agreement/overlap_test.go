@@ -12,7 +12,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// slowPuts is a way to s on which a Put takes as long as next says.
+// slowPuts makes the tier of s slow for one instance: its n-th Put lasts for the n-th of
+// the durations in next.
 func slowPuts(s *lab.Shared, next ...time.Duration) func(*strata.Options[string, int64]) {
 	return func(o *strata.Options[string, int64]) {
 		o.Remote.Timeout = time.Minute

@@ -326,8 +326,9 @@ func TestLoaderOfOneKeySpeaksOfThatKeyInABatchToo(t *testing.T) {
 	})
 }
 
-// TestWriteOfAnUpdateSpeaksOfItsOwnEntry has an Update inside a load of another
-// key, which must not get its tags, and one with a life.
+// TestWriteOfAnUpdateSpeaksOfItsOwnEntry: the tags and the TTL that the function of an
+// Update sets are for the key of the Update. If the Update runs inside the load of another
+// key, that key gets neither.
 func TestWriteOfAnUpdateSpeaksOfItsOwnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewTagged(t)

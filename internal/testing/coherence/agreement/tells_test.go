@@ -61,7 +61,7 @@ func exercise(t *testing.T, c *strata.Cache[string, int64], most time.Duration) 
 	}
 }
 
-// closesWithin closes the cache with a context that ends in within.
+// closesWithin closes the cache with a context that ends after the duration within.
 func closesWithin(t *testing.T, c *strata.Cache[string, int64], within, most time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

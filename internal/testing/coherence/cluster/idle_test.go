@@ -11,7 +11,7 @@ import (
 // Schedules in which entries leave L1 because they are not read, and in which callers
 // also touch keys and iterate over L1.
 
-// idles makes o such a schedule.
+// idles sets the options of such a schedule.
 func (o *simOptions) idles(d *dice) {
 	o.idle = []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second}[d.intn(3)]
 	o.steps++

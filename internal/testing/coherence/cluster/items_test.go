@@ -69,7 +69,8 @@ func (s *sim) makeTier() {
 	s.items.Plain = d.chance(300) // a store of two methods
 }
 
-// overItems makes o a schedule over items. The lives of items end up to two seconds early.
+// overItems sets the options of a schedule over items. The lives of items end up to two seconds
+// early.
 func (o *simOptions) overItems(d *dice, alone bool) {
 	o.spread, o.lease, o.ttl = false, 5*time.Second, max(o.ttl, 10*time.Second)
 	if !alone {

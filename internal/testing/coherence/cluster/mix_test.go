@@ -16,7 +16,7 @@ import (
 // entries have their tags from the load or from Options.Tags; and in which loads
 // without callers continue or not, and loads of single keys wait for each other or not.
 
-// mixes makes o such a schedule.
+// mixes sets the options of such a schedule.
 func (o *simOptions) mixes(d *dice) {
 	o.mixing = true
 	o.keys, o.steps = []string{"a", "b", "c"}, o.steps+2

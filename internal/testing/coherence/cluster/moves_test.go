@@ -14,8 +14,8 @@ import (
 // Schedules in which instances also take in entries of each other, at once or from a
 // file of some time ago, and read keys from L2 to be warm.
 
-// moves makes o such a schedule. Entries leave L1 soon, so that there is room for the
-// entries of other instances.
+// moves sets the options of such a schedule. Entries leave L1 soon, so that there is room
+// for the entries of other instances.
 func (o *simOptions) moves(d *dice) {
 	o.moving = true
 	o.steps += 2

@@ -3,7 +3,7 @@ package cluster_test
 // Schedules in which many drops fail, of tags and of everything, so that some are
 // pending while others take their place and readers ask L2.
 
-// fails makes o such a schedule.
+// fails sets the options of such a schedule.
 func (o *simOptions) fails() {
 	o.failing, o.tagged, o.faults = true, true, 0
 	o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false

@@ -38,7 +38,7 @@ const (
 // server is the primary.
 var errDeposed = errors.New("another server is the primary")
 
-// succeeds makes o a schedule with changes of primary.
+// succeeds sets the options of a schedule in which another server becomes the primary.
 func (o *simOptions) succeeds(d *dice) {
 	o.cuts, o.accidents, o.garbled, o.spread, o.silent = 0, 0, false, false, false
 	o.changes = 1 + d.intn(3)

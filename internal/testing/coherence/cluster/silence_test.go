@@ -11,7 +11,7 @@ import (
 // does not answer it for long, at independent times. The minutes pass in a bubble:
 // no test waits for them.
 
-// silences makes o such a schedule.
+// silences sets the options of such a schedule.
 func (o *simOptions) silences(d *dice) {
 	o.silent, o.cuts, o.accidents = true, 0, 0
 	o.sweeping, o.garbled, o.expiring = false, false, false

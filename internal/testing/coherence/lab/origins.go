@@ -112,8 +112,8 @@ func NoneOf(ctx context.Context, _ string) (int64, error) {
 	return 0, strata.ErrNotFound
 }
 
-// NotModified is a Loader that takes its time and then says that the held value holds.
-// In a bubble.
+// NotModified returns a Loader that returns ErrNotModified after the duration takes. It is
+// for bubbles.
 func NotModified(takes time.Duration) strata.Loader[string, int64] {
 	return func(context.Context, string) (int64, error) {
 		time.Sleep(takes)

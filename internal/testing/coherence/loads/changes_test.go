@@ -125,8 +125,8 @@ func changesOf[V any]() map[string]change[V] {
 	}
 }
 
-// comparesLoads checks the numbers of each way, except the ones in without, with an equal value and
-// with another one.
+// comparesLoads checks the counts of each way to change a value, with an equal value and with
+// another one. It leaves out the ways named in without.
 func comparesLoads[V any](t *testing.T, first, second V, options func(o *strata.Options[string, V]), without ...string) {
 	for name, way := range changesOf[V]() {
 		if slices.Contains(without, name) {

@@ -47,7 +47,7 @@ func refusals[K comparable](c *strata.Cache[K, int64], load strata.Loader[K, int
 	}
 }
 
-// refuses has all calls refused for long, and carried out for fits.
+// refuses checks that each call is refused for the key long, and carried out for the key fits.
 func refuses[K comparable](t *testing.T, c *strata.Cache[K, int64], asked *int, long, fits K) {
 	t.Helper()
 	loads := 0

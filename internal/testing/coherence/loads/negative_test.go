@@ -153,8 +153,8 @@ func TestKeysThatAreNotThereFlushNoRealData(t *testing.T) {
 		if err := c.SetMany(t.Context(), values); err != nil {
 			t.Fatal(err)
 		}
-		// SetMany may have evicted a few: the engine's bound is exact, its
-		// choice is not.
+		// SetMany may have evicted a few entries already. The test is about the
+		// ones that are left: they must all stay.
 		before := c.Len()
 		for i := range kit.Rounds(50 * bound) {
 			if _, err := c.GetOrLoad(t.Context(), -1-i, nothing); !errors.Is(err, strata.ErrNotFound) {
