@@ -144,9 +144,8 @@ type l1Answer[K comparable, V any] struct {
 	due   bool  // a refresh is due
 }
 
-// answerL1 answers a read from e, which the engine has found; nil: nothing. A stale
-// value is served while it is refreshed, or because its load has failed a moment
-// ago.
+// answerL1 answers a read from e, the entry that the engine has found; nil if none. A stale value
+// is served while it is refreshed, or because its load has failed a moment ago.
 func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now int64) (a l1Answer[K, V]) {
 	if e != nil {
 		e = c.near.Aged(key, e)

@@ -328,8 +328,8 @@ func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *expir
 	return b, nil
 }
 
-// seal is seal in memory of the right size: the value is encoded in the buffer, and
-// copied, since a tier may send it after its caller has left.
+// seal encodes a value in the read's buffer, seals it, and copies it to memory of the right size,
+// since a tier may send it after its caller has left.
 func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
 	b, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, r.call.own, clock)
 	switch {

@@ -154,8 +154,9 @@ func TestReadOnlyPageDoesNothing(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutATokenByDefault looks at the page with its default options, at each kind of address, as this
-// machine, as another one, and as a proxy that adds nothing.
+// TestNothingWithoutATokenByDefault asks a page with default options for each of its addresses
+// without the token: from this machine, from another one, through a proxy, and with a guessed
+// token.
 func TestNothingWithoutATokenByDefault(t *testing.T) {
 	f := &fake{name: "users"}
 	p := Handler(f)
@@ -242,8 +243,8 @@ func TestOptionsThatDecideNothingPanic(t *testing.T) {
 	}
 }
 
-// TestRefusedTuningIsAnOutcome has values that the page or the cache refuses: the answer is
-// the outcome of a tried action.
+// TestRefusedTuningIsAnOutcome tunes with values that the page or the cache refuses. The answer is
+// an Outcome with the reason, as for a tried action.
 func TestRefusedTuningIsAnOutcome(t *testing.T) {
 	f := &fake{name: "users"}
 	p := pageOf(t, Options{}, f)

@@ -18,9 +18,10 @@ const (
 	maxMarks  = 1 + int(api.Recent/(markEvery*api.Interval))
 )
 
-// history takes samples of all caches of a page from its begin, so that they are there when the page
-// is opened for the first time. Between two samples nothing runs, and a timer that knows the page
-// by a weak pointer: a page that the program has forgotten ends without Close.
+// history takes samples of all caches of a page from its begin, so that they are there when the
+// page is opened for the first time. Between two samples no goroutine runs. There is only a timer,
+// which has a weak pointer to the page, so that a page that the program has forgotten ends without
+// Close.
 type history struct {
 	mu     sync.Mutex
 	caches []*record

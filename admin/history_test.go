@@ -59,8 +59,8 @@ func TestHistoryBeginsBeforeThePageIsOpened(t *testing.T) {
 	})
 }
 
-// TestDurationsAreThoseOfTheLastMinutes has a million slow loads, reads of L2 and heartbeats before,
-// and a few quick ones.
+// TestDurationsAreThoseOfTheLastMinutes has a million slow loads, reads of L2 and heartbeats, and a
+// few quick ones minutes later: the percentiles are about the quick ones.
 func TestDurationsAreThoseOfTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}

@@ -113,8 +113,8 @@ func (f *jsonForm) spoilt(data []byte, pointer any) (why string) {
 // jsonMostDepth is how many objects and lists in each other encoding/json decodes.
 const jsonMostDepth = 10_000
 
-// jsonDepth returns how many objects and lists are in each other at most, or zero if there
-// are too few bytes for more than jsonMostDepth.
+// jsonDepth returns how deep objects and lists are nested in data, or zero if data has too few
+// bytes for more than jsonMostDepth of them.
 func jsonDepth(data []byte) (most int) {
 	if len(data) < 2*jsonMostDepth {
 		return 0
@@ -140,8 +140,9 @@ func jsonDepth(data []byte) (most int) {
 // replacement is the character that encoding/json writes in the place of invalid UTF-8.
 var replacement = []byte("\ufffd") // read-only
 
-// replacesInside says that encoding/json writes the character itself, as a valid text has it,
-// and not its escape sequence: it does so since Go 1.27. read-only
+// replacesInside says that encoding/json writes the replacement character for invalid UTF-8 as the
+// character itself, as a valid text has it, and not as its escape sequence. It does so since Go
+// 1.27. read-only
 var replacesInside = func() bool {
 	data, err := json.Marshal("\xff")
 	return err == nil && bytes.Contains(data, replacement)

@@ -7,9 +7,9 @@ import "fmt"
 type Older[V any] struct {
 	// Fingerprint is the [Fingerprint] of the values in that version.
 	Fingerprint uint64
-	// Decode returns the value of this version for an encoded value of that one. It
-	// has the obligations of the method Decode of a [Codec]. A value for which it
-	// returns an error counts as damaged: it is loaded anew.
+	// Decode returns the value of this version for an encoded value of the older one. It has the
+	// obligations of the method Decode of a [Codec]. A value for which it returns an error counts
+	// as damaged: it is loaded anew.
 	Decode func(data []byte) (V, error)
 }
 

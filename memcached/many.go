@@ -372,8 +372,8 @@ func changeAll(all []*batch, f func(*batch)) error {
 	return merge(all)
 }
 
-// change carries out a request for each key at b.at, in rounds. of returns the request of a
-// place, still without the key.
+// change carries out a request for each key at b.at, in rounds. The function of returns the request
+// of a place, still without the key.
 func (b *batch) change(ctx context.Context, of func(i int) request) {
 	rest := b.at
 	err := b.begin(ctx)

@@ -272,8 +272,8 @@ func (c *Client) look(now time.Time) {
 	})
 }
 
-// mostShy is the number of connections in a row that a server ends upon the question
-// for its run until it is not asked any more.
+// mostShy is how many connections in a row a server may end upon the question for its run. After
+// that it is not asked any more.
 const mostShy = 3
 
 // unidentified returns the error of a dial that lost its connection before the server had

@@ -25,8 +25,8 @@ func (n *node) hold(ctx context.Context, cn *conn) held {
 	return h
 }
 
-// take gives f a connection, and keeps it held for ctx if f returns nil twice. An
-// answer of f is the error of the call; an err of f is about the connection.
+// take gives f a connection. If f returns two nils, take keeps the connection for ctx. An answer of
+// f is the error of the call; an err of f is about the connection.
 func (r route) take(attempt, ctx context.Context, name string, f func(*conn) (answer, err error)) (held, error) {
 	now := time.Now()
 	var answer error

@@ -30,8 +30,8 @@ type node struct {
 		number() uint64
 		holds(ctx context.Context, number uint64) error
 	}
-	// look sees, now and then, whether the address leads to the same server; nil if it
-	// does not matter.
+	// look checks now and then whether the address still leads to the same server. It is nil if
+	// that does not matter.
 	look func(now time.Time)
 	pool *pool.Pool[*conn]
 	// lines shares a connection for small and quick commands; sizes knows which

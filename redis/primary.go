@@ -26,8 +26,8 @@ const (
 	// askPause the least time between two rounds of questions.
 	askEvery = 30 * time.Second
 	askPause = 100 * time.Millisecond
-	// askLeast is the least time between two questions outside of rounds to a sentinel
-	// because of its messages.
+	// askLeast is the least time between two questions to one sentinel that its own messages cause,
+	// outside of rounds.
 	askLeast = time.Second
 	// provenFor is the greatest age of a round that proves a term. A server that lost
 	// its place after the round may confirm drops of which no other server hears; an

@@ -165,8 +165,8 @@ func TestSilentSentinelDelaysNoDrop(t *testing.T) {
 	})
 }
 
-// TestDropsShareTheQuestionsToSentinels: a drop in each millisecond asks no more often
-// than some.
+// TestDropsShareTheQuestionsToSentinels: many drops, one in each millisecond, share a few rounds of
+// questions.
 func TestDropsShareTheQuestionsToSentinels(t *testing.T) {
 	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
 		tier, _ := dropsAt(w, c)

@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// TestMaxLifetimeHoldsWhileOthersAreAlwaysWaiting: under load the shared
-// connection never owes nothing.
+// TestMaxLifetimeHoldsWhileOthersAreAlwaysWaiting: under load the shared connection owes a reply at
+// any time.
 func TestMaxLifetimeHoldsWhileOthersAreAlwaysWaiting(t *testing.T) {
 	dials := 0
 	change := func(s *fakeredis.Server, o *redis.Options) {

@@ -27,8 +27,7 @@ func newPacer(perSecond int64) *pacer {
 	return &pacer{perSecond: float64(perSecond)}
 }
 
-// wait waits until n bytes more are in their time, or ctx ends. It returns the cause of
-// that end.
+// wait waits until the rate permits n bytes more, or ctx ends. It returns the cause of that end.
 func (p *pacer) wait(ctx context.Context, n int) error {
 	if p == nil {
 		return context.Cause(ctx)

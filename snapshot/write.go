@@ -266,8 +266,8 @@ func (w *writing) count(i int, err error) error {
 	return err
 }
 
-// inTurn calls do with the elements of all lists, each with the number of its list: those
-// with more uses first, and of equal ones in turn one of each list.
+// inTurn calls do with the elements of all lists, each with the number of its list. Elements with
+// more uses come first. Elements with equal uses come from each list in turn.
 func inTurn[T any](lists []iter.Seq[T], uses func(T) int, do func(list int, one T) error) error {
 	if len(lists) == 1 { // without the cost of iter.Pull
 		for one := range lists[0] {

@@ -56,8 +56,8 @@ func TestNotModifiedMovesNoPayloadOfMemcached(t *testing.T) {
 	}
 	var last int64
 	moved := func() int64 {
-		// A thread of memcached counts a reply after it has sent it: the reader, which has the
-		// reply by then, asks until the only news is the answer before this one.
+		// memcached counts a reply after it has sent it, so the counts lag behind the replies. The
+		// loop asks for the counts until they differ by one answer only, its own.
 		now := total()
 		eventually(t, "all replies are counted", func() bool {
 			before := now

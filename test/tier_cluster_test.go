@@ -67,8 +67,8 @@ func TestRedisTierAnnouncesOnACluster(t *testing.T) {
 	})
 }
 
-// namesOn returns names of caches. The lane of "k" is on the node for each, and
-// the namespace state on another node or, for every third name, on the same.
+// namesOn returns n names of caches for which the lane of the key "k" is on the given node. The
+// namespace state is on another node or, for every third name, on the same one.
 func namesOn(k *servers.Cluster, node, n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		name := fmt.Sprint("n", i)

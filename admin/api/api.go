@@ -44,8 +44,8 @@ type Overview struct {
 
 // Summary is one cache in an Overview.
 type Summary struct {
-	// Name is the name of the cache on this page: another than its own if its own is empty,
-	// or the name of an earlier cache.
+	// Name is the name of the cache on this page. It differs from the cache's own name if that is
+	// empty, or if an earlier cache of the page has the same name.
 	Name    string  `json:"name"`
 	Info    Info    `json:"info"`
 	Numbers Numbers `json:"numbers"`
@@ -116,9 +116,9 @@ type Reads struct {
 	Degraded   uint64 `json:"degraded"`
 }
 
-// Loads are about runs of the Loader. P50 and P99 are percentiles of loads that ended in the time Recent or a
-// little more, as far as the page had begun by then; 0 if there were none. They are upper bounds, up to
-// twice the duration.
+// Loads are about runs of the Loader. P50 and P99 are percentiles of the loads that ended within
+// Recent before now, or a little more, and since the page began; 0 if there were none. They are
+// upper bounds, up to twice the duration.
 type Loads struct {
 	OK               uint64        `json:"ok"`
 	NotFound         uint64        `json:"notFound"`

@@ -49,8 +49,8 @@ func strata(name string, c codec.Codec[profile]) peer {
 	}, c.Decode}
 }
 
-// stream is the row of one encoder and one decoder. The type goes with a first
-// value, so that the measured values are without it.
+// stream is the row with one encoder and one decoder for all values. A first value, which is not
+// measured, carries the description of the type.
 func stream() peer {
 	var to, from bytes.Buffer
 	enc, dec := stdgob.NewEncoder(&to), stdgob.NewDecoder(&from)

@@ -72,8 +72,8 @@ func loadUnguarded(ctx context.Context, _ *fake, load Load) (v string, err error
 	return v, err
 }
 
-// swallow lets the load run, and returns an empty value at once or in its
-// stead.
+// swallow runs the load for the first caller and returns an empty value in place of its result.
+// Callers that come meanwhile get an empty value at once.
 func swallow(ctx context.Context, f *fake, load Load) (string, error) {
 	f.mu.Lock()
 	first := !f.broken

@@ -215,8 +215,8 @@ func (e ending) String() string {
 	return fmt.Sprintf("leader: %v, follower: %v", e.leader, e.follower)
 }
 
-// endLoader lets two callers share a load that calls end, and a third come
-// afterwards.
+// endLoader lets two callers share a load that calls the function end, and makes a third call after
+// it.
 func endLoader(c Cache, end func()) (e ending) {
 	o := newOrigin()
 	load := func(context.Context) (string, error) {

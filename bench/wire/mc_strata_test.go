@@ -83,8 +83,8 @@ func seeAll[T any](keys []string, items map[string]T, err error, value func(T) [
 	return err
 }
 
-// together makes a setGet of which another goroutine does the get: of the key from the
-// set of the call before.
+// together returns a setGet that does the get on another goroutine, at the same time as the set.
+// The get reads the key that the call before has set.
 func together(set, get op) op {
 	return func(j *job) call {
 		set, get := set(j), get(j)

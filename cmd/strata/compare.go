@@ -67,8 +67,8 @@ type row struct {
 	result  *load.Result
 	queries int64
 	cache   hello.Counts
-	// start is the work of a new instance before the load, and hits the requests that hit
-	// L1 in each step of it, in percent.
+	// start is the report about the beginning of a new instance, before the load. hits is the share
+	// of requests that hit L1 in each step of the load, in percent.
 	start snapshot.Report
 	hits  []float64
 }

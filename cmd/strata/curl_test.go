@@ -69,8 +69,8 @@ func TestLoadTakesACommandLineOfCurl(t *testing.T) {
 	}
 }
 
-// TestInsecureCurlBelievesEveryCertificate loads a server of which no authority has signed the
-// certificate.
+// TestInsecureCurlBelievesEveryCertificate puts a load on a server whose certificate no authority
+// has signed.
 func TestInsecureCurlBelievesEveryCertificate(t *testing.T) {
 	server := httptest.NewUnstartedServer(&recorder{})
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it sees that clients break off

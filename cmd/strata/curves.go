@@ -144,7 +144,7 @@ const (
 	// expiringKeys is the number of keys loaded together.
 	expiringKeys = 10_000
 	// expirySteps is the number of steps in a comparison, and ttlSteps the number of steps in a
-	// TTL. It is smaller, so that the TTL ends before the comparison.
+	// TTL. ttlSteps is smaller, so that the TTL ends before the comparison.
 	expirySteps, ttlSteps = 45, 40
 	// leastStep is the shortest step: with a shorter one the reads would disturb the comparison.
 	leastStep = 400 * time.Millisecond

@@ -59,8 +59,8 @@ func (c *compactCodec[V]) Check() error { return c.err }
 // Lost implements [codec.Lossy].
 func (c *compactCodec[V]) Lost() []string { return c.lost }
 
-// take returns a state with the zero value of V. A method of V may keep the address of
-// its receiver, so that the state of such a type is new.
+// take returns a state with the zero value of V, a used one if possible. If V has methods the state
+// is always new, because a method may keep the address of its receiver.
 func (c *compactCodec[V]) take() *state[V] {
 	if s, _ := c.states.Get().(*state[V]); s != nil {
 		return s

@@ -45,8 +45,8 @@ func (m *mapping) entry() *entry {
 	return newEntry(m.of)
 }
 
-// put keeps an entry for another map, without anything in it. A method of a key or
-// element may keep the address of its receiver, so that such an entry is not kept.
+// put clears an entry and keeps it for the next map. If the key or the element has methods the
+// entry is not kept, because a method may keep the address of its receiver.
 func (m *mapping) put(x *entry) {
 	if m.key.methods || m.elem.methods {
 		return

@@ -31,9 +31,9 @@ type methods struct {
 	called [2]string // for errors
 }
 
-// methodsOf returns the methods by which the type encodes itself, or nil. A struct that
-// embeds such a type has its methods, but they know nothing of the other fields: it is
-// encoded by its fields.
+// methodsOf returns the methods by which a type encodes itself, or nil. A struct that embeds a type
+// with such methods has them, too, but they know nothing of its other fields. So this struct is
+// encoded by its fields, and the result is nil.
 func methodsOf(t reflect.Type) *methods {
 	ways := [...]methods{{
 		all:    reflect.TypeFor[binaryMethods](),

@@ -60,8 +60,8 @@ func TestCallEndsWithItsContextAlsoIfGoRedisGoesOn(t *testing.T) {
 	}
 }
 
-// leave calls op with a deadline, unless deadline is zero, and cancels it after the
-// time cancelled. It returns the duration of the call.
+// leave calls op with a context that has a deadline, unless deadline is zero, and cancels the
+// context after the duration cancelled. It returns the duration of the call.
 func leave(t *testing.T, op func(context.Context) error, deadline, cancelled time.Duration) (took time.Duration, err error) {
 	t.Helper()
 	ctx := t.Context()

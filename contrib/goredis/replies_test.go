@@ -258,8 +258,9 @@ func (c counts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error { *c.n++; return next(ctx, cmds) }
 }
 
-// TestServerWithoutAnEngineForScriptsIsUsedByTransactions has a server say to
-// digests that it does not know them, and only to texts that it runs none.
+// TestServerWithoutAnEngineForScriptsIsUsedByTransactions has a server that answers the digest of a
+// script as if it did not know the script. Only to the text of the script it answers that it runs
+// none.
 func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {

@@ -63,9 +63,9 @@ func (s *server) Read(ctx context.Context, timeout time.Duration, _ time.Time, p
 	}
 }
 
-// Together implements tier.Server. A connection of one's own is expensive in
-// go-redis. While no connection is opened, all of them lead to the same server,
-// and several are as good as one; else f talks once more, over one.
+// Together implements tier.Server. A connection for one caller alone is expensive in
+// go-redis. So f first talks over any connections: as long as no connection is opened
+// meanwhile, all of them lead to the same server. Otherwise f talks once more, over one.
 func (s *server) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
 	ctx = s.owner.Own(ctx)
 	before := s.Opened()

@@ -61,13 +61,13 @@ func prefixIn(m *casmodel.Store) (prefix string) {
 	return prefix
 }
 
-// home returns the server of the counter of earlier versions.
 // count returns the number of servers.
 func count(m *casmodel.Store) int {
 	_, n := m.Servers()
 	return n
 }
 
+// home returns the server of the counter of earlier versions.
 func (e earlier) home(kind string) int { return e.m.Home(e.prefix + kind) }
 
 // TestDropOfEverythingByAnEarlierVersionIsCarried rolls a fleet from an earlier version to

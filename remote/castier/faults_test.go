@@ -257,9 +257,9 @@ func TestFaultsOfAStoreServeNothingDropped(t *testing.T) {
 	})
 }
 
-// TestCountersBySwapsLoseNoAddition drops tags by two instances at once, over a store that does
-// not count by itself: each drop has a number of its own, and each addition of the other comes
-// between the reading and the writing of one.
+// TestCountersBySwapsLoseNoAddition drops tags by two instances at once, over a store that does not
+// count by itself. Each addition of one instance comes between the reading and the writing of the
+// other. Each drop must get a number of its own.
 func TestCountersBySwapsLoseNoAddition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaky()

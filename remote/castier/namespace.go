@@ -382,8 +382,8 @@ func (t *Tier) of(server int, err error) error {
 // a time is under way beside them, until an answer is quick again.
 type aside struct{ silent atomic.Bool }
 
-// share says that an operation waits for one in so many parts of its time for a server
-// other than its own. There are two such questions.
+// share says for which part of its time an operation waits for a server other than its own: for one
+// in so many parts. An operation asks such a server twice at most.
 const share = 8
 
 // ask calls f, which asks and remembers the answer. f has ended when ask returns, unless

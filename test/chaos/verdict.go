@@ -344,8 +344,8 @@ func (r *run) disturbed(w window) bool {
 	})
 }
 
-// next returns when an instance was of an opinion for the first time from at
-// on; at itself if it was by then.
+// next returns the first time, not before at, at which an instance had the given opinion about its
+// bus; at itself if it had that opinion already.
 func next(all []cluster.Opinion, at checker.Time, hears bool) (checker.Time, bool) {
 	was := false
 	for _, o := range all {

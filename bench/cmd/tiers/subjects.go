@@ -116,8 +116,8 @@ func (s *subjects) fill() error {
 	return nil
 }
 
-// touch reads every key once. The first read of an entry that was set before
-// the bus listened asks L2 to confirm it, and a warm cache has that behind it.
+// touch reads every key once, so that the cache is warm before the measurement. The first read of
+// an entry that was set before the bus listened asks L2 to confirm it, and later reads do not.
 func (s *subjects) touch() error {
 	for _, key := range s.keys {
 		if _, err := s.tiered.GetOrLoad(s.ctx, key, nil); err != nil {
@@ -147,7 +147,7 @@ func (s *subjects) close() {
 	s.server.Close()
 }
 
-// key returns the key of call i of goroutine g: each walks the same draws from
+// key returns the key of call i of goroutine g. All goroutines go through the same draws, each from
 // a place of its own.
 func (s *subjects) key(g, i int) string {
 	at := g*(len(s.draws)/s.cfg.goroutines) + i

@@ -6,8 +6,8 @@ type Way struct {
 	Name string
 	// Before prepares a turn and is not counted. It may be nil.
 	Before func() error
-	// Call does it once. It is given the number of its goroutine and of the
-	// call in it.
+	// Call does the operation once: g is the number of the goroutine, and i the number of the call
+	// of this goroutine.
 	Call func(g, i int) error
 }
 

@@ -49,9 +49,8 @@ func (r Run) Quantile(q float64) time.Duration {
 	return r.times[min(int(q*float64(len(r.times))), len(r.times)-1)]
 }
 
-// Run puts the load on call, which is given the number of its goroutine and of
-// the call in it. The goroutines begin together. The first error of each ends
-// it, and is returned.
+// Run puts the load on call. g is the number of the goroutine, and i the number of the call of this
+// goroutine. The goroutines begin together. The first error of each ends it, and is returned.
 func (l Load) Run(call func(g, i int) error) (Run, error) {
 	every, clock := max(l.Every, 1), clockCost()
 	workers := make([]worker, l.Goroutines)

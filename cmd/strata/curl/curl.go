@@ -30,8 +30,8 @@ type Request struct {
 	Timeout time.Duration
 }
 
-// Parse returns the request of a command line, of which the words begin behind the name curl.
-// Files of bodies are read by read. An unknown option, or more than one URL, is an error. No
+// Parse returns the request of a command line of curl. words are the words behind the name curl,
+// and read reads the files of bodies. An unknown option, or more than one URL, is an error. No
 // error holds the value of an option or a part of a URL.
 func Parse(words []string, read func(file string) (string, error)) (*Request, error) {
 	c := command{read: read, given: http.Header{}, implied: http.Header{}}

@@ -31,8 +31,8 @@ func Start() (addr string, stop func(), err error) {
 	}, nil
 }
 
-// info answers INFO. The server would look for its counts where it has put nothing any
-// more once it is closed, and end the process.
+// info answers INFO. The server's own answer would read counts from a field that is nil after
+// Close, and end the process.
 func info(s *server.Server) server.Hook {
 	return func(p *server.Peer, cmd string, args ...string) bool {
 		if !strings.EqualFold(cmd, "INFO") {

@@ -23,8 +23,8 @@ func Signalled() context.Context {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), asks...)
 	context.AfterFunc(ctx, stop)
-	// Otherwise a write to an output without a reader would end the process with nothing tidied
-	// up. So it is an error of the write, also for connections.
+	// Without this a write to an output without a reader would end the process before it has tidied
+	// up. With it such a write returns an error, also on a connection.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return ctx
 }

@@ -51,8 +51,8 @@ type Options struct {
 	// Timeout ends a request. 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Steps, if positive, is the number of equal parts of Duration for each of which the
-	// Result has the latencies of the requests with an intended start in it.
+	// Steps, if positive, divides Duration into so many equal parts. The Result then has latencies
+	// for each part: of the requests with an intended start in it.
 	Steps int
 
 	// Transport sends the requests. Nil means a new transport with one connection per

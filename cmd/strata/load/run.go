@@ -15,8 +15,8 @@ import (
 // the load on a dead target.
 const pause = 10 * time.Millisecond
 
-// lateness is the delay of a timer at the end of a run up to which a request
-// does not count as unsent.
+// lateness is how late a timer may wake a worker at the end of a run. A request that is late by no
+// more is still sent, and does not count as unsent.
 const lateness = 5 * time.Millisecond
 
 // Run sends requests until o.Duration is over and the running requests have

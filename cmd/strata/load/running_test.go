@@ -210,8 +210,8 @@ func TestConcurrencyIsChangedAtOnceAndNeverExceeded(t *testing.T) {
 	})
 }
 
-// The workers of a larger concurrency own no request for which one of the others would
-// have to wait.
+// The workers that a smaller concurrency ends own no request: a request of theirs would be lost, or
+// another worker would have to wait for it.
 func TestSmallerConcurrencyLosesNoRequestOfTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &target{}

@@ -101,8 +101,8 @@ func (m *model) press(key string) tea.Cmd {
 	return nil
 }
 
-// stepRate returns the rate after a step. The first step from no limit is one to the rate
-// of the answers, so that it does not change the load much.
+// stepRate returns the rate after a step. If there is no limit yet, the step begins at the present
+// rate of answers, so that it does not change the load much.
 func (m *model) stepRate(rate float64, step func(float64) float64) float64 {
 	if rate == 0 {
 		if step(1) > 1 {

@@ -71,8 +71,8 @@ func (h *past) histogram() []load.Bucket {
 	return counts
 }
 
-// rate returns the requests per second in the last looks, which are more than one for the
-// sake of small rates.
+// rate returns the requests per second over the last few looks. One look is too short to measure a
+// small rate.
 func (h *past) rate() float64 {
 	n := len(h.looks)
 	if n == 0 {

@@ -66,8 +66,8 @@ func (m *model) lines() []line {
 
 // fewest returns the most important lines, as many as a low screen has room for.
 func (m *model) fewest(all []line) (kept []line) {
-	// The title goes first, then the head and the whole run of the table, the requests
-	// done, the keys. The latencies of now go last.
+	// On a low screen the title is left out first, then the head and the whole run of the table,
+	// the requests done, the keys. The latencies of now are left out last.
 	unimportant := []int{0, 7, 5, 4, 8, 1, 3, 2, 6}
 	for i, l := range all {
 		if !slices.Contains(unimportant[:len(all)-m.height], i) {

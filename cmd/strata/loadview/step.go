@@ -21,8 +21,8 @@ func double(v float64) float64 { return 2 * v }
 
 func halve(v float64) float64 { return v / 2 }
 
-// stepOf returns the distance of round numbers at v: 100 from 1,000 on, 200 from 2,000 on,
-// 500 from 5,000 on.
+// stepOf returns the distance between two round numbers near v: 100 from 1,000 on, 200 from 2,000
+// on, 500 from 5,000 on.
 func stepOf(v float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(max(v, leastRate)))-1)
 	switch lead := v / unit; {

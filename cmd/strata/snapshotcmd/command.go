@@ -119,8 +119,8 @@ func walk(ctx context.Context, r io.Reader, header func(format.Header), f func(*
 	}
 }
 
-// orInterrupted is err. After an interruption it is an error that says so and ends with left, a
-// note about the unfinished result.
+// orInterrupted returns err. After an interruption it returns an error that says so, and that ends
+// with the text left, a note about the unfinished result.
 func (s *Streams) orInterrupted(err error, left string) error {
 	if err == nil || s.Ctx.Err() == nil {
 		return err

@@ -154,8 +154,9 @@ func byUses(a, b sample) int { return b.uses - a.uses }
 
 func bySize(a, b sample) int { return b.size - a.size }
 
-// keep adds one to the first samples of an order, if it is among them. Of equal ones the
-// earlier comes first: writers begin with the hottest.
+// keep puts a sample into its place in all, which are the first samples in an order; a sample
+// behind the last place is not kept. Of two equal samples the earlier comes first: writers begin
+// with the hottest.
 func (v *view) keep(all []sample, one sample, key []byte, order func(a, b sample) int) []sample {
 	at := len(all)
 	for at > 0 && order(one, all[at-1]) < 0 {

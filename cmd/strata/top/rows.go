@@ -112,8 +112,8 @@ func states(s *api.Summary) (all []string) {
 	return all
 }
 
-// busOf is the state of a bus. It may deliver messages and not be connected, since L2 does not answer:
-// then messages may have been missed.
+// busOf is the state of a bus. A bus may deliver messages and still count as not connected, because
+// L2 does not answer: messages may have been missed then.
 func busOf(b *api.Bus) string {
 	switch {
 	case b.Connected:

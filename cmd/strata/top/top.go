@@ -13,8 +13,8 @@ import (
 type Options struct {
 	// URL is the address of a page of package admin.
 	URL string
-	// Once prints the table once. Plain prints it once in each Every until the context ends;
-	// without it Out is a terminal. 0 means 2 s.
+	// Once prints the table once. Plain prints it again each Every until the context ends. Without
+	// Plain, Out is a terminal. An Every of 0 means 2 s.
 	Once, Plain bool
 	Every       time.Duration
 	// Colours permits colours.

@@ -281,8 +281,8 @@ func (s *State) clear(keepToken bool, hold, now int64) {
 	}
 }
 
-// soften makes all values stale, and voids all rights. Values are kept for most
-// more at most, unless most is zero. Without a value the key loses its end.
+// soften makes all values stale, and voids all rights. Values are kept for at most the duration
+// most from now on, unless most is zero. A key without a value loses its end.
 func (s *State) soften(now, most int64) {
 	s.Token = Token{}
 	stays := false

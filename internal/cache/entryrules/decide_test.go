@@ -315,8 +315,8 @@ func TestLeaseIsReleasedAndRenewedByItsHolder(t *testing.T) {
 	})
 }
 
-// TestForeverStaysForever: a life that ends never is not shortened by the passing
-// of time, nor does it overflow.
+// TestForeverStaysForever: a life without an end is not shortened by the passing of time, nor does
+// it overflow.
 func TestForeverStaysForever(t *testing.T) {
 	s, _ := entryrules.Decide(state(nil, slot(leased)), entryrules.Put{Schema: "a", Token: 9, Fresh: entryrules.Forever, Left: entryrules.Forever, Namespace: ns}, clock)
 	v := s.Slot("a").Value

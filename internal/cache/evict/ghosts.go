@@ -7,8 +7,8 @@ const (
 	bucketSlots = 16
 	// historyShare is the number of records per entry that a history has room for.
 	historyShare = 3
-	// ageBits is the number of bits of a record's time, and ageUnits the number of
-	// these that the capacity of the shard takes: a time wraps after 16
+	// ageBits is the number of bits of a record's time. ageUnits is the number of units of this
+	// time in which a clock advances by the capacity of the shard: so a time wraps after 16
 	// capacities.
 	ageBits  = 15
 	ageUnits = 10

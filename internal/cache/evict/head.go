@@ -56,8 +56,9 @@ func (h *Head) SetUses(n uint32) {
 	}
 }
 
-// Touch records a hit. It never writes the cache line of an entry with a full counter.
-// The hit of one of two readers may be lost, which is harmless; a later stamp is not.
+// Touch records a hit. It never writes the cache line of an entry with a full counter. Of two hits
+// at the same moment one may not be counted, which is harmless. The later of two stamps is never
+// lost.
 func (h *Head) Touch() {
 	if u := h.State.Load(); u&MaxUses < MaxUses {
 		h.State.CompareAndSwap(u, u+1)

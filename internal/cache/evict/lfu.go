@@ -51,8 +51,8 @@ func (p *lfu) remove(i uint32) {
 	p.tidy(at)
 }
 
-// put adds a node to the bucket of a number of uses, which comes after the bucket
-// before, and makes it if there is none.
+// put adds a node to the bucket for a number of uses. If there is no such bucket, put makes it
+// behind the bucket before.
 func (p *lfu) put(i, before uint32, uses uint64) {
 	at := p.buckets[before].next
 	if at == 0 || p.buckets[at].uses != uses {

@@ -52,8 +52,9 @@ func (b *Births) stepOf(life time.Duration) (step uint32, ok bool) {
 	return step, b.shortened(b.TTL, step) == life
 }
 
-// Implies reports whether the times of an entry, which is fresh until then and was born at some
-// time, imply its birth, and returns the bits for that.
+// Implies reports whether the birth of an entry follows from the times of its life: it was born at
+// the time born, and is fresh until the time fresh. bits are then the flags from which Implied
+// finds the birth again.
 func (b *Births) Implies(born, fresh int64) (bits uint64, ok bool) {
 	if b.Hashed || fresh == forever && b.TTL != forever {
 		return 0, false
@@ -65,8 +66,8 @@ func (b *Births) Implies(born, fresh int64) (bits uint64, ok bool) {
 	return uint64(step) << stepShift, ok
 }
 
-// Implied returns the birth that the times of an entry imply, which has no record and ends at
-// dead; zero if it is not known.
+// Implied returns the birth of an entry without a record, as it follows from the times of its life
+// l and its end dead; zero if it is not known.
 func (b *Births) Implied(l *Lives, dead int64) int64 {
 	if b.TTL == forever {
 		return 0
@@ -75,9 +76,9 @@ func (b *Births) Implied(l *Lives, dead int64) int64 {
 	return l.FreshUntil(dead) - int64(b.shortened(b.TTL, step))
 }
 
-// Before returns about when a value was born that is fresh for left from now on, or has been stale
-// for some time if left is negative: as if it had lived as long as TTL. Zero stands for a time
-// that is not known.
+// Before returns about when a value was born. Its fresh life ends after the duration left, or has
+// ended already if left is negative, and is taken to have been as long as TTL. Zero means that the
+// birth is not known.
 func (b *Births) Before(now int64, left time.Duration) int64 {
 	if b.TTL == forever {
 		return 0

@@ -83,8 +83,9 @@ func (l *Lives) SoonAt(dead int64) int64 {
 	return dead - l.Soon.Length()
 }
 
-// SetSoon makes at the time from which a hit has further work, unless the value
-// ceases to be fresh before at. It may be up to a millisecond later, see [Span].
+// SetSoon sets the time from which a hit has further work to at. If at is later than the end of the
+// fresh life, SetSoon changes nothing. The set time may be up to a millisecond later than at, see
+// [Span].
 func (l *Lives) SetSoon(at, dead int64) {
 	if s := SpanOf(dead - at); s.Length() > l.Fresh.Length() {
 		l.Soon = s

@@ -237,8 +237,9 @@ func (f *Flight[K, V]) wake(deserted bool) {
 // whether it was the last.
 func (f *Flight[K, V]) leave() (last bool) { return f.users.Add(-1) == 0 }
 
-// Reuse makes f a zero Flight again, which can become another, and reports true, unless
-// others may keep it. No user looks at it any more: f has landed, or was never led.
+// Reuse makes f a zero Flight again, for another key, and reports true. It reports false, and
+// leaves f alone, if callers other than the leader may still know f. It is called when no user
+// looks at f any more: f has landed, or was never led.
 func (f *Flight[K, V]) Reuse() bool {
 	if f.shared {
 		return false

@@ -272,9 +272,9 @@ type caller struct {
 // endless reports whether the caller belongs to no load and waits without end.
 func (c caller) endless() bool { return c.ctx.Done() == nil && c.load == nil }
 
-// register makes the caller a waiter of key's flight, which it leads if there
-// was none: then own has it. It returns ErrClosed, or ErrRecursive if the caller
-// belongs to a load of key.
+// register makes the caller a waiter of the flight of key. If there is none, the caller leads a new
+// one, in the memory that own gives. It returns ErrClosed, or ErrRecursive if the caller belongs to
+// a load of key.
 func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f *Flight[K, V], p Part, err error) {
 	s := g.shard(key)
 	if kind != Read && inside(c.load, s, key) {

@@ -28,9 +28,9 @@ func (h hold) stop() {
 	}
 }
 
-// Hold takes the right to store from the running flights of key, and from the flights
-// that begin within d, or before the end of a longer hold. Writes may store. Hold returns
-// true if no hold of key was known to last until now.
+// Hold takes the right to store from the running flights of key, and from the flights that begin
+// within d, or before the end of a longer hold. Writes may store. Hold returns true if the hold is
+// news: until now key was not on hold.
 func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
 	s := g.shard(key)
 	s.mu.Lock()
@@ -41,10 +41,10 @@ func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
 	return news
 }
 
-// Learn is Hold for a hold of which L2 has told, in its answer to a flight of key: the
-// flights stay joinable, because their loads are still to begin, or run into the message
-// about the hold. If no hold of key was known to last until now, Learn calls drop
-// under the same lock, which must not wait or call back, and returns true.
+// Learn is Hold for a hold of which L2 has told, in its answer to a flight of key: the flights stay
+// joinable, because their loads are still to begin, or run into the message about the hold. If the
+// hold is news, Learn calls drop under the same lock, which must not wait or call back, and returns
+// true.
 func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
 	s := g.shard(key)
 	s.mu.Lock()

@@ -455,8 +455,8 @@ func (c *core) Bounds() (entries, weight int64) {
 	return bound(w.entries), bound(w.weight)
 }
 
-// Ages are the times for which entries were held before they left to make room, from the
-// store of their values on, of one in 64 of them.
+// Ages is a histogram of the times between the store of a value and its eviction, for one in 64 of
+// the evicted entries.
 func (c *core) Ages() *histogram.Durations { return &c.ages }
 
 // Stats returns the counts. They are read one after the other, not at one

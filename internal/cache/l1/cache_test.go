@@ -271,8 +271,8 @@ func TestResizeKeepsTheEntriesThatFit(t *testing.T) {
 	}
 }
 
-// TestEntryThatIsCooledAndNotReadHasNoUsesLeft renews it each time: a Renew does not
-// count as a use.
+// TestEntryThatIsCooledAndNotReadHasNoUsesLeft cools an entry again and again, and renews it each
+// time: a Renew does not count as a use.
 func TestEntryThatIsCooledAndNotReadHasNoUsesLeft(t *testing.T) {
 	for _, policy := range []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} {
 		c := New(Config[int, int]{MaxEntries: 100, Policy: policy})

@@ -20,9 +20,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// wellAfter is the time without a failure of any operation of a kind after
-// which the log says that L2 is well. An L2 that fails now and then answers in
-// between.
+// wellAfter is the time without a failure of any operation of a kind after which the log says that
+// L2 is well. One answer is not enough: an L2 that fails now and then answers in between.
 const wellAfter = time.Second
 
 // health is the state of L2 in the log, apart from the states of its servers.
@@ -137,8 +136,8 @@ func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...a
 	}
 }
 
-// ends writes a line about a server that has left a state. The line is in the log if no
-// cache finds the server in the state.
+// ends writes a line about a server that has left a state. The line is an event of the cache, and
+// in the log if no other cache still finds the server in the state.
 func (s *Store) ends(g *guard, state, text string, more ...any) {
 	s.write(g, s.health.log.Ends(g.server, state), slog.LevelInfo, text, more...)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// large is the size in bytes from which the question is worth it whether an encoded
+// large is a size in bytes. For an encoded value of this size or more it pays to ask L2 whether the
 // value is still the same.
 const large = 4 << 10
 

@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// restless is a tier in which another server takes over during each drop, of which
-// another operation hears first.
+// restless is a tier in which another server takes over during each drop. Another operation hears
+// of the new server before the drop ends.
 type restless struct {
 	*stratatest.Tier
 	heard func()
@@ -30,8 +30,8 @@ func (r *restless) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, e
 	return l, err
 }
 
-// TestDropDuringTooManyChangesOfServerIsPending: it may be unknown to the last server when
-// its caller goes on.
+// TestDropDuringTooManyChangesOfServerIsPending: the last of the servers may not know the drop when
+// its call returns.
 func TestDropDuringTooManyChangesOfServerIsPending(t *testing.T) {
 	r := &restless{Tier: stratatest.NewTier()}
 	s := open(r, nil)

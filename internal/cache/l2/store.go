@@ -310,8 +310,8 @@ func (s *Store) Read(ctx context.Context, names []string, known ...remote.ID) ([
 	return s.get(ctx, s.tier, names, known)
 }
 
-// ReadOne is [Store.Read] of one value, in the time of one operation. The value may be
-// in the memory of b, which has it for the next value then. known may be zero.
+// ReadOne is [Store.Read] of one value, in the time of one operation. The value may lie in the
+// memory of b, and b then keeps this memory for the next value. known may be zero.
 func (s *Store) ReadOne(ctx context.Context, name string, known remote.ID, b *[]byte) (h remote.Held, err error) {
 	if s.one == nil || known != 0 && s.meter.bulk.expected() {
 		return s.readOne(ctx, name, known)

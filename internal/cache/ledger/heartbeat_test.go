@@ -20,8 +20,8 @@ const (
 	lanes   = 12 // the lane n is on the server n % servers
 )
 
-// drops draws drops of lanes with messages that keep the order of each server, and
-// the counts read from each server at some time.
+// drops draws drops of lanes. todo has the messages of each server in its order, now the last
+// counts of the lanes, and read the counts that were read from each server at some time.
 func drops(r *rand.Rand) (todo [servers][]*remote.Message, now, read []uint64) {
 	now, read = make([]uint64, lanes), make([]uint64, lanes)
 	for p := range servers {

@@ -18,8 +18,8 @@ type Deadlines struct {
 	after time.Duration
 	cause error
 	now   func() int64
-	// long is the time after which a Bound is overlong; 0: none is. overlong is called
-	// for each such Bound.
+	// long is the time after which a Bound is overlong; 0 means that no Bound is. overlong is
+	// called for each overlong Bound.
 	long     time.Duration
 	overlong func(now, begun int64)
 	// start is the time at which the clock showed zero.

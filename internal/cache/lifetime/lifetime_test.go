@@ -57,8 +57,8 @@ func TestScopeEndsWithItsOwnerAndNotWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestScopeForgetsAValueOfItsOwnerThatNobodyKnows says when its owner may use the value
-// for something else.
+// TestScopeForgetsAValueOfItsOwnerThatNobodyKnows checks the result of Finish, by which the owner
+// knows whether it may use its value for something else.
 func TestScopeForgetsAValueOfItsOwnerThatNobodyKnows(t *testing.T) {
 	s := newScope(context.WithValue(t.Context(), otherKey{}, 1))
 	if s.Value(otherKey{}) != 1 || s.Finish() || s.Value(lifetime.Own{}) != nil || s.Finish() {

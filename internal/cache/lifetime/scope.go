@@ -69,8 +69,8 @@ func (s *Scope) End(cause error) {
 	}
 }
 
-// Finish ends the Scope after its work: its follower is not told. It reports whether
-// the owner's value is known to others. If not, it is gone from the Scope.
+// Finish ends the Scope after its work: its follower is not told. It reports whether the owner's
+// value is known to others. If it is not, Finish removes the value from the Scope.
 func (s *Scope) Finish() (known bool) {
 	s.over(nil)
 	s.mu.Lock()

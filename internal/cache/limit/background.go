@@ -23,10 +23,10 @@ func NewBackground(most int) *Background {
 	return &Background{most: most, begun: map[any]*begun{}}
 }
 
-// Run runs f on a goroutine of its own, unless another function was begun for
-// key, or key does not equal itself. It reports false without room, or after
-// Close. f may call found once other callers notice by other means that a
-// function for key runs: from then on Run does not compare with it.
+// Run runs f on a goroutine of its own, unless another function was begun for key, or key does not
+// equal itself. It reports false without room, or after Close. f may call found as soon as other
+// callers can see by other means that a function for key runs. From then on f does not keep Run
+// from starting another function for key.
 func (b *Background) Run(key any, f func(found func())) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

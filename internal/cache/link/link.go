@@ -264,8 +264,8 @@ var (
 	errNothing   = fmt.Errorf("nothing has come for %v", SilentAfter)
 )
 
-// Suspend ends the phase connected because the tier does not answer (yes), or tries
-// to join again at once (not yes). It does nothing to a nil Link.
+// Suspend ends the phase connected if yes is true, because the tier does not answer. If yes is
+// false it tries to join again at once. It does nothing to a nil Link.
 func (l *Link) Suspend(yes bool) {
 	if l == nil {
 		return

@@ -163,9 +163,9 @@ type shadow struct {
 	tagged bool
 }
 
-// shadowed loses the fields of embedded structs with the names of others in JSON:
-// the least deeply embedded field wins; among several of one depth, the one with a tag;
-// among several with tags, none.
+// shadowed marks fields of embedded structs as lost whose name in JSON belongs to another field:
+// the least deeply embedded field wins; among several of one depth, the one with a tag; among
+// several with tags, none.
 func (s *search) shadowed(t reflect.Type, path string) {
 	named := map[string][]shadow{}
 	var names []string

@@ -39,8 +39,8 @@ func nameOf(mode Mode) func(address string) string {
 	}
 }
 
-// digestsOf returns how many of n servers' digests belong to one with a weight out of a sum.
-// spymemcached reckons with 32 bits.
+// digestsOf returns the number of digests of one of n servers. weight is the weight of this server,
+// and sum the sum of all weights. spymemcached reckons with 32 bits.
 func digestsOf(mode Mode, weight, sum, n int) int {
 	if mode == KetamaSpy {
 		share := float32(float32(weight) / float32(sum))

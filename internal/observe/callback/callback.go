@@ -136,8 +136,8 @@ func (r *Runner) enter(ctx context.Context) bool {
 	return false
 }
 
-// patience is for how long the next caller waits, if it would wait for one while no function runs
-// without a caller.
+// patience returns for how long the next caller waits. one is the time for which it would wait if
+// no function ran on without its caller.
 func (r *Runner) patience(one time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,10 +52,10 @@ func (j *Journal) add(e event) {
 // event returns the place of an event. j.mu is held.
 func (j *Journal) event(number uint64) *event { return &j.events[(number-1)%kept] }
 
-// Count notes that something happened n times. text names it, with "%d" in the place of
-// the number. Counts within a second, with no other event in between, are one event: so a
-// count costs about as much as a lock: at is the time by a clock that the caller has read
-// already, in nanoseconds.
+// Count notes that something happened n times. text names it, with "%d" in the place of the number.
+// Counts within a second, with no other event in between, are one event, so that a count costs
+// about as much as a lock. at is the time, in nanoseconds, by a clock that the caller has read
+// already.
 func (j *Journal) Count(text string, n int, at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -82,8 +82,8 @@ func (c *Counting[K]) roll(now time.Duration) {
 	}
 }
 
-// sampled counts the read with a number if every divides the number. It reports false if it
-// is time to stop: the keys have not been watched lately.
+// sampled counts the read with a number, if the number is a multiple of every. It reports false if
+// it is time to stop: the keys have not been watched lately.
 func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
 	if number&(c.every.Load()-1) != 0 {
 		return true

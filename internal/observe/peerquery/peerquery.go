@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// askFor is for how long answers of other instances are awaited, and askAtLeast for how
-	// long if all known ones have answered, and all were looked for within the time countEvery.
+	// askFor is for how long a question waits for the answers of other instances. askAtLeast is for
+	// how long it waits even if all known instances have answered, provided that all were looked
+	// for within the time countEvery.
 	askFor, askAtLeast = time.Second, 200 * time.Millisecond
 	countEvery         = time.Minute
 	// answerWithin is how long an instance looks at a key before it answers.

@@ -111,8 +111,8 @@ type follower struct {
 	tell  func(remote.Event)
 	calls sync.WaitGroup
 
-	// Guarded by life.mu: the server has agreed to the channel; the follower
-	// was told Connected; the follower was stopped.
+	// Guarded by life.mu. acked says that the server has agreed to the channel, connected that the
+	// follower was told Connected, and stopped that the follower was stopped.
 	acked, connected, stopped bool
 }
 

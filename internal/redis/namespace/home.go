@@ -51,9 +51,9 @@ type judge struct {
 	state  State
 }
 
-// Due returns the state by which values on the server are judged, if space is the
-// state of their namespace and of its holder. ask reports whether the caller has
-// to ask the server for a report, as [Holder.Due] does, and then to call Answered.
+// Due returns the state by which values on the server are judged. space is the state of their
+// namespace, from the Holder of this namespace. ask reports whether the caller has to ask the
+// server for a report, as [Holder.Due] does, and then to call Answered.
 func (h *Home) Due(now time.Time, opened uint64, of *Holder, space *State) (ask bool, ns *State) {
 	s := h.known.Load()
 	if s == nil {

@@ -51,8 +51,8 @@ func TestSlotThatIsBeingMovedIsNoChangeOfServer(t *testing.T) {
 	})
 }
 
-// TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop: an instance that only drops hears of
-// another server by that alone.
+// TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop: an instance that only drops has no other way
+// to hear of another server.
 func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := false
@@ -89,8 +89,9 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 	})
 }
 
-// TestFirstWriteIsNoChangeOfServer: it reads the first state for its token. Else it would be
-// sent again, and the repetition could take the value that it has stored.
+// TestFirstWriteIsNoChangeOfServer: the first write reads the first namespace state, for its token.
+// If that counted as a change of server, the write would be sent again, and the repetition could
+// take the value that the write has stored.
 func TestFirstWriteIsNoChangeOfServer(t *testing.T) {
 	s := &stub{opened: 1, answer: func(command string) string {
 		if isNamespace(command) {

@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestNoMoreIsLeftThanWasRequested has a server answer with a hold and with a lease
-// that it has granted when its clock showed an hour more. The clock shows 1 s.
+// TestNoMoreIsLeftThanWasRequested has a server whose clock was an hour ahead when it granted a
+// hold and a lease. Now the clock shows 1 s.
 func TestNoMoreIsLeftThanWasRequested(t *testing.T) {
 	null, ahead := "$-1\r\n", "3611000"
 	for _, c := range []struct {

@@ -190,9 +190,9 @@ func (s *site) current(ctx context.Context) (*namespace.State, error) {
 	return ns, err
 }
 
-// read sends the commands that add queues, which only read. It reads the state
-// with them if ask is set or a connection is opened meanwhile. It returns a
-// state by which the replies can be judged.
+// read sends commands that only read; the function add queues them. It reads the state with them if
+// ask is set or a connection is opened meanwhile. It returns a state by which the replies can be
+// judged.
 func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		if !ask {
@@ -211,8 +211,8 @@ func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func
 	return replies, ns, s.cleanNamespace(ctx, err)
 }
 
-// readWithState reads the state and sends the commands that add queues: in one
-// round trip, unless the state needs a transaction.
+// readWithState reads the state and sends the commands that the function add queues: in one round
+// trip, unless the state needs a transaction.
 func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
 	var b watch.Batch
 	switch {

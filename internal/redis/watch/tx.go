@@ -142,8 +142,8 @@ func run(ask Ask, keys []string, f func(*tx) error) error {
 	return ErrContended
 }
 
-// read sends the commands that add queues, which must not write, and returns
-// the replies.
+// read sends the commands that the function add queues, and returns the replies. The commands must
+// not write.
 func (t *tx) read(add func(*Batch)) ([]resp.Value, error) {
 	replies, err := t.look(add)
 	if err == nil {

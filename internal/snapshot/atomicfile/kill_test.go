@@ -46,8 +46,8 @@ func version(n uint64) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// TestMain lets a child write until it is killed, the system refuses, or it has written
-// as many versions as it is to.
+// TestMain lets a child write until it is killed, the system refuses, or it has written as many
+// versions as it was told to write.
 func TestMain(m *testing.M) {
 	path := os.Getenv(childPath)
 	if path == "" {

@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// Hasher returns a function that returns the hash of a key, the same in all processes; zero
-// for a key without a name. of is the name of a key of another type than a string or integer.
+// Hasher returns a function that returns the hash of a key, the same in all processes; zero for a
+// key without a name. The function of returns the name of a key that is neither a string nor an
+// integer.
 func Hasher[K comparable](of func(K) (string, error)) func(K) uint64 {
 	switch kind := reflect.TypeFor[K]().Kind(); {
 	case kind == reflect.String:

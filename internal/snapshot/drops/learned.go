@@ -82,9 +82,9 @@ func (l *Log) origin(id uint64) *origin {
 
 // Lesson is the drops that one snapshot tells. The zero Lesson has none yet.
 type Lesson struct {
-	// Knows is the knowledge of the snapshot when it was begun, and knows the last that it
-	// has told. whole says that all pieces have come that belong together, and all that they
-	// have told all drops up to knows.
+	// Knows is the knowledge that the snapshot had when it began, and knows the knowledge
+	// that it has told last. whole says that no piece of those told together is missing, and
+	// all that these pieces have told every drop up to knows.
 	Knows, knows Knowledge
 	whole, all   bool
 	// fresh are the drops of single keys learned for the first time since the last
@@ -120,9 +120,9 @@ func (l *Log) Begin(s *Lesson) {
 	l.sessions = []Knowledge{nil, s.Knows} // without knowledge the time of reading decides
 }
 
-// Outlives reports whether an entry of L1 is newer than the news of s, as far as is known.
-// taken says that it came from a snapshot. An entry that this cache has loaded or written is
-// not, if it was read before a drop of its key; it has no part in drops of other kinds.
+// Outlives reports whether an entry of L1 is newer than the drops that s has told, as far as
+// is known. taken says that the entry came from a snapshot. For an entry that this cache has
+// loaded or written only the drops of its key count, and only if its birth is known.
 func (l *Log) Outlives(s *Lesson, q *Query, taken bool) bool {
 	for _, h := range q.Hashes {
 		for _, t := range s.fresh[keyOf(h)] {
@@ -143,8 +143,8 @@ func (l *Log) Outlives(s *Lesson, q *Query, taken bool) bool {
 	return true
 }
 
-// precedes reports whether an entry that came from a snapshot, it is not known from which
-// one, may be older than a drop.
+// precedes reports whether an entry that came from some snapshot may be older than a drop.
+// It is not known from which of the snapshots the entry came.
 func (l *Log) precedes(t told, q *Query) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

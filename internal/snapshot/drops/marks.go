@@ -16,10 +16,10 @@ const (
 	maxSlices = 4
 )
 
-// marks are the drops not remembered one by one. A mark is the highest bits of a
-// hash. The marks of drops before a snapshot are in other slices than the marks of later
-// drops, so that the later marks do not stand for the keys of the earlier drops. The zero
-// marks with a size are empty. They are safe for concurrent use.
+// marks are the drops not remembered one by one. A mark is the highest bits of a hash, and has the
+// stamp of the last drop in its slice. Drops before a snapshot and drops after it have their marks
+// in different slices, so that later drops do not make earlier ones look later. The zero marks with
+// a size are empty. They are safe for concurrent use.
 type marks struct {
 	size uint
 
@@ -37,8 +37,8 @@ type slice struct {
 	bits   []uint64
 }
 
-// add adds the drop of all hashes that begin with some bits, size of them, and reports
-// whether it is new.
+// add adds the drop of all hashes that begin with the bits of begin, of which there are size, and
+// reports whether the drop is new.
 func (m *marks) add(begin uint64, size uint, stamp int64) (fresh bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -112,8 +112,8 @@ func (w *writer) drops(m *marks, all []drop) {
 	}
 }
 
-// Know returns the knowledge of this cache, its own moment first, and the piece that says so.
-// The drops up to the moment are not in it.
+// Know returns the knowledge of this cache, its own moment first, and the piece that tells this
+// knowledge. The piece has no drops, only the moments up to which they are known.
 func (l *Log) Know() (piece []byte, k Knowledge) {
 	l.Use()
 	w := &writer{}

@@ -48,8 +48,9 @@ func (c *Cache[K, V]) absent() iter.Seq[K] {
 	}
 }
 
-// value makes to the entry that L1 has of key now, except for its Key, with times from begun on, and
-// returns its value. It leaves out an entry older than drops that the snapshot says it knows.
+// value fills in the entry to from the entry that L1 has of key now, except for its Key and its
+// Value, and returns the value. Times are counted from begun on. ok is false without a value, and
+// for an entry older than drops that the snapshot says it knows.
 func (c *Cache[K, V]) value(key K, begun int64, to *format.Entry) (v V, ok bool) {
 	e, now := c.Values.Peek(key)
 	if e == nil || now >= e.Dead || c.Verdict(e) != ledger.Valid {

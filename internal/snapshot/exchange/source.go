@@ -106,8 +106,8 @@ func (s Source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	return d, nil
 }
 
-// Restore begins a restore. Entries from before the connection of the bus become suspect with it,
-// so Restore waits for the bus of a new instance.
+// Restore begins a restore. When a bus connects, the entries taken in before become suspect. So
+// Restore waits for the bus of a new instance.
 func (s Source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (transfer.Restore, error) {
 	c := s.c
 	if err := cmp.Or(c.Usable(context.WithoutCancel(ctx)), s.CheckKeys()); err != nil {

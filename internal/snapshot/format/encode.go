@@ -92,9 +92,9 @@ func flag(f byte, set bool) byte {
 	return 0
 }
 
-// appendLife appends fresh, as zero for no end and else as one more than the zigzag
-// form of its milliseconds, and then, if fresh ends, left, as zero for no end and
-// else as one more than the milliseconds by which it is longer.
+// appendLife appends fresh and, if fresh ends, left. Zero stands for no end. Otherwise fresh is
+// written as one more than the zigzag form of its milliseconds, and left as one more than the
+// milliseconds by which it is longer than fresh.
 func appendLife(b []byte, fresh, left time.Duration) []byte {
 	fresh = min(fresh, left)
 	if fresh == Forever {

@@ -170,8 +170,8 @@ func (w *Writer) record(s *section, b []byte, from int, c Counts) error {
 	return w.err
 }
 
-// long writes the record that begins at from of b as parts. A value, behind its length
-// at the index at, is the rest of it, without the length.
+// long writes the record that begins at from of b as parts. The length of its value, at
+// the index at of b, is left out: the value is the rest of the record.
 func (w *Writer) long(s *section, b []byte, from, at int, c Counts) error {
 	head, value := b[from:at], b[min(at+valueLength, len(b)):]
 	if len(head)+len(value) > MaxEntry {

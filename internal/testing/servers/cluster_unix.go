@@ -181,8 +181,8 @@ func (c *Cluster) Settled(shard int) (primary int, ok bool) {
 	return primary, true
 }
 
-// AwaitPrimary waits until all nodes except the node not name another primary for a shard
-// than this node. It returns the new primary.
+// AwaitPrimary waits until the nodes name another primary for a shard than the node not, whose own
+// view does not count. It returns the new primary.
 func (c *Cluster) AwaitPrimary(shard, not int) (is int) {
 	c.t.Helper()
 	c.await("another primary is named", func(i int) bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// rounds are so many that the order in which two timers of one instant run, which is
-// random, is each of the two in some of them.
+// rounds is a number of rounds so large that two timers of one instant, which run in a random
+// order, run in either order in some of them.
 const rounds = 30
 
 func TestCallAtTheInstantAtWhichAConnectionHasOwedForTooLongGetsAnother(t *testing.T) {

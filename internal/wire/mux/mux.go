@@ -41,8 +41,7 @@ type Line interface {
 	// Quiet reports whether no bytes are left to take. It drops messages that a
 	// server may send at any time.
 	Quiet() bool
-	// Look is as in [pool.Config], but unless reads is set, another goroutine
-	// may be reading.
+	// Look is as in [pool.Config]. If reads is false, another goroutine may be reading.
 	Look(reads bool) error
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error

@@ -48,8 +48,8 @@ func (l *lines) Size() int64       { return int64(len(l.text)) }
 func (l *lines) Len() int          { return len(l.ends) }
 func (l *lines) EndOf(i int) int64 { return l.ends[i] }
 
-// mirror sends lines back. An eager one sends each before it reads on; another
-// answers only when it has no more to read, as one does that buffers.
+// mirror sends lines back. An eager one sends each before it reads on. Another one answers only
+// when it has no more to read, as a server that buffers does.
 func mirror(c net.Conn, eager bool) {
 	defer c.Close()
 	r, w := bufio.NewReaderSize(c, 256), bufio.NewWriter(c)

@@ -184,8 +184,8 @@ func (s *Socket) Flush() (n, total int64, err error) {
 	return n, total, err
 }
 
-// Cause returns the reason behind the error of an operation under ctx, of which
-// bounded says that it has a deadline.
+// Cause returns the reason behind the error of an operation under ctx. bounded says that ctx has a
+// deadline.
 func Cause(ctx context.Context, bounded bool, err error) error {
 	if bounded && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = context.DeadlineExceeded // the clock may have been set back

@@ -20,8 +20,8 @@ func knownChecks() []tierCheck {
 // largeValue is a value beginning with name that it pays to leave out.
 func largeValue(name string) string { return name + strings.Repeat(".", 5000) }
 
-// reads reads key for a caller with the bytes has under the ID known, and returns
-// the value as the caller has it then.
+// reads reads key for a caller that holds the bytes in has, with the ID known. It returns the value
+// as the caller has it then.
 func (v *view) reads(key string, known remote.ID, has string) remote.Held {
 	v.Helper()
 	held, err := v.Get(v.ctx, []string{key}, known)
@@ -44,8 +44,8 @@ func (v *view) whole(h remote.Held, known remote.ID, has string) remote.Held {
 	return h
 }
 
-// asks requests the lease of key, of the length long, for a caller with the bytes has
-// under the ID known. It returns the value as the caller has it then.
+// asks requests the lease of key, for the time long, for a caller that holds the bytes in has, with
+// the ID known. It returns the value as the caller has it then.
 func (v *view) asks(key string, replace, known remote.ID, has string) (remote.Held, remote.Lease) {
 	v.Helper()
 	a, err := v.Acquire(v.ctx, []remote.Request{{Key: key, Replace: replace, Known: known}}, long)

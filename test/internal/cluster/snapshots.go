@@ -34,8 +34,9 @@ const (
 type Moved struct {
 	// Saved and Loaded are numbers of files.
 	Saved, Loaded uint64
-	// Stored entries came into L1, Confirmed ones from L2 in their place, and Changed ones
-	// were dropped, or had been, so that they did not. Others are not counted.
+	// Stored counts entries that came into L1, Confirmed entries that were read from L2 instead,
+	// and Changed entries that did not come into L1 because they were dropped. Others are not
+	// counted.
 	Stored, Confirmed, Changed uint64
 }
 

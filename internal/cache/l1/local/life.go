@@ -13,9 +13,9 @@ import (
 // forever is a life without an end.
 const forever = math.MaxInt64
 
-// New returns an entry for L1 that from now on is fresh for fresh, and kept for
-// left, as far as L1 may. Either may be over. stamps are from before the value was
-// read. r has the identity and the birth of the value.
+// New returns an entry for L1. From now on it is fresh for the duration fresh and kept for the
+// duration left, or for less if L1 permits less; either duration may be over. The Stamps in from
+// were taken before the value was read. r has the identity and the birth of the value.
 func (s *Store[K, V]) New(now int64, key K, v V, fresh, left time.Duration, from Stamps, r Record) *Entry[K, V] {
 	r.Traits = NewTraits(from.Tags, from.TagGeneration, from.Own)
 	flags := s.Flags
@@ -53,8 +53,8 @@ func (s *Store[K, V]) restamped(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 	return anew
 }
 
-// Relived is restamped for a copy that is to get other times: the time of birth,
-// which follows from the times of most entries, is written down.
+// Relived returns a restamped copy of e that may get other times. The birth of most entries follows
+// from their times. So the copy has its birth in its record, before the times change.
 func (s *Store[K, V]) Relived(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 	r := RecordOf(e)
 	r.Born = s.Born(e)
@@ -63,8 +63,8 @@ func (s *Store[K, V]) Relived(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 	return anew
 }
 
-// Expired returns a copy of e that is not fresh any more since some time, for as
-// long as e may be served then if its load fails.
+// Expired returns a copy of e that has not been fresh since the given time. It lives for as long,
+// from then on, as it may be served if its load fails.
 func (s *Store[K, V]) Expired(e *Entry[K, V], since int64) *Entry[K, V] {
 	old := s.Relived(e, e.Value.Stamp())
 	old.Value.Expire()
@@ -75,9 +75,9 @@ func (s *Store[K, V]) Expired(e *Entry[K, V], since int64) *Entry[K, V] {
 	return old
 }
 
-// Aged returns e, or, if it was expired with others, the entry that L1 has instead
-// of it from now on. With everything: as if its TTL had ended then. By a tag: as one
-// that was expired by its key.
+// Aged returns e, unless e was expired together with other entries. Then it returns the entry that
+// takes the place of e in L1: after an expiry of everything, one whose TTL ended at that moment;
+// after the expiry of a tag, one as after an expiry of its key.
 func (s *Store[K, V]) Aged(key K, e *Entry[K, V]) *Entry[K, V] {
 	old, v := e, ledger.Valid
 	if stamp := e.Value.Stamp(); stamp < s.Ledger.Watermark() {

@@ -47,8 +47,8 @@ func NegativeBound(entries, weight int64) int64 {
 	return max(1, entries/negativeShare)
 }
 
-// Recall returns the negative entry of key if it still holds, or nil. A failure
-// is remembered for longer than it holds, so that the next one counts.
+// Recall returns the negative entry of key if it still holds, or nil. A failure is kept for longer
+// than it holds, so that a further failure in that time counts as one more in a row.
 func (s *Store[K, V]) Recall(key K) *Negative {
 	if s.Negatives.Len() == 0 { // as in most caches
 		return nil

@@ -192,8 +192,8 @@ func (m *aloneMember) step(ctx context.Context, d *dice, key string) {
 	}
 }
 
-// drops makes a call that makes older values of keys go. It may set a value of the time at
-// which it is called.
+// drops makes a call that drops the older values of keys. The call may set a value, which then has
+// the time of the call.
 func (m *aloneMember) drops(call func(at uint64) error, keys ...string) {
 	at := m.s.tick()
 	m.s.mu.Lock()

@@ -101,8 +101,8 @@ func (m *member) claiming(ctx context.Context, c *claim, key string, began check
 	return context.WithValue(context.WithValue(ctx, sinceKey{}, began), claimKey{}, c)
 }
 
-// claimed checks the error of an Add or a Take. After one its drop may be pending. Joining
-// ends with it.
+// claimed checks the error of an Add or a Take. After an error its drop may be pending. The
+// call takes the right to store from running loads, so one more load is in order.
 func (m *member) claimed(ctx context.Context, key string, began checker.Time, err error) {
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(key, began)

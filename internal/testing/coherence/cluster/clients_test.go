@@ -250,8 +250,8 @@ func (m *member) rebuilds(now checker.Time) bool {
 	return at != 0 && now < at+checker.Time(m.s.o.ttl/10+strata.UnconfirmedTTL)+simSlack
 }
 
-// verify checks the error of a read, and notes callers that left if loads end with
-// the last of them: such a load is not joined.
+// verify checks the error of a read. In schedules in which a load ends with its last caller it
+// notes the callers that left: such a load is not joined.
 func (m *member) verify(ctx context.Context, key string, err error) {
 	if m.s.o.cancels && ctx.Err() != nil {
 		now := m.s.rec.Now()

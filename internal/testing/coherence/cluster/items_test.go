@@ -245,8 +245,8 @@ func (s *sim) sufferItems(d *dice) {
 	}
 }
 
-// slowItems is an instance's way to the servers: each call but those for the time takes its time.
-// A call whose caller leaves may be carried out later.
+// slowItems is an instance's way to the servers. Each call takes a while, except questions for the
+// time. A call whose caller leaves may be carried out later.
 type slowItems struct{ t *simTierView }
 
 func (s slowItems) trip(ctx context.Context, _ int, c *casmodel.Call, arrive func(context.Context) error) error {

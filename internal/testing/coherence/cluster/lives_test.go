@@ -95,8 +95,8 @@ func ownOf(value string) (w simOwn) {
 	return w
 }
 
-// refuses returns the error of a load that fails, which in some cases forbids first to
-// serve the value before.
+// refuses returns the error of a load that fails. In some cases the load first forbids to serve the
+// previous value.
 func (m *member) refuses(l *strata.Load, began checker.Time) error {
 	if !m.s.o.lives || m.own.chance(500) {
 		return errInjected

@@ -33,8 +33,8 @@ func (d *dice) long() time.Duration {
 	return time.Duration(1+d.intn(1000)) * unit
 }
 
-// fallSilent, in the bubble, keeps messages from the instance, which it is told
-// or not.
+// fallSilent, in the bubble, keeps messages from the instance, which may or may not be told of
+// that.
 func (m *member) fallSilent(d *dice) {
 	for range 1 + d.intn(4) {
 		time.Sleep(d.long())

@@ -30,8 +30,8 @@ func NewWire(s *Shared) Wire {
 	return Wire{s.Tier, &slowness{next: map[string][2]time.Duration{}}}
 }
 
-// Slows makes the next operation of that name arrive after sent and its answer
-// take answered.
+// Slows makes the next operation of that name arrive after the duration sent. Its answer arrives
+// after another duration, answered.
 func (w Wire) Slows(op string, sent, answered time.Duration) {
 	w.slow.mu.Lock()
 	defer w.slow.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
-// bringsExtra loads key 1 with a batch that brings 50 for key 5 unasked. The
-// batch has read that when it calls meanwhile.
+// bringsExtra loads key 1 with a batch that brings 50 for key 5 unasked. The batch calls the
+// function meanwhile when it has read that 50.
 func bringsExtra(t *testing.T, c *strata.Cache[int, int], meanwhile func()) {
 	t.Helper()
 	_, err := c.GetMany(t.Context(), []int{1}, func(context.Context, []int) (map[int]int, error) {

@@ -323,8 +323,8 @@ func TestRefreshThatFailsLeavesTheValueAndIsTriedLessAndLess(t *testing.T) {
 	})
 }
 
-// checkBackoff checks that the times between attempts double from a second to
-// ten, shortened by up to a fifth; they are seen late by up to late.
+// checkBackoff checks that the times between attempts double from a second to ten, shortened by up
+// to a fifth. The test may see an attempt late, by up to the duration late.
 func checkBackoff(t *testing.T, attempts []time.Time, late time.Duration) {
 	t.Helper()
 	if len(attempts) < 5 {

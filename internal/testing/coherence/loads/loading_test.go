@@ -124,8 +124,8 @@ func TestLoadsInsideLoadsSayNothingAboutEachOther(t *testing.T) {
 	})
 }
 
-// TestLoadingIsDeafOutsideALoad speaks where no load is, and after the load's
-// Loader has returned.
+// TestLoadingIsDeafOutsideALoad calls the methods of Loading where no load runs, and after the
+// Loader of a load has returned.
 func TestLoadingIsDeafOutsideALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache[string, int64](t)
@@ -149,8 +149,8 @@ func TestLoadingIsDeafOutsideALoad(t *testing.T) {
 	})
 }
 
-// TestLoaderMaySpeakFromItsOwnGoroutines says much at the same time; the race
-// detector listens.
+// TestLoaderMaySpeakFromItsOwnGoroutines calls the methods of Loading on many goroutines at once,
+// for the race detector.
 func TestLoaderMaySpeakFromItsOwnGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache[string, int64](t)

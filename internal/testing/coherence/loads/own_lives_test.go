@@ -348,8 +348,8 @@ func TestFailedLoadLeavesTheWindowsOfAValueThatCameLater(t *testing.T) {
 	})
 }
 
-// refusing runs a load of k that fails and forbids stale values. One operation of L2
-// takes 3 seconds. between runs before the load and within that time.
+// refusing runs a load of k that fails and forbids stale values. before runs before the
+// load. One operation of L2 takes 3 seconds, and between runs within that time.
 func refusing(t *testing.T, slowOp string, before, between func(c *strata.Cache[string, int64])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
