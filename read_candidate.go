@@ -105,8 +105,8 @@ func (r *read[K, V]) bound() {
 	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window())
 }
 
-// relive gives the value before a load that fails the windows that the load has said: first
-// in L1, then in L2 if that holds the candidate still.
+// relive gives the previous value the windows that a failing load has set: first in L1, and
+// then in L2, if L2 still holds the candidate.
 func (r *read[K, V]) relive() {
 	c, k := r.c, &r.candidate
 	if r.call.own == nil {
@@ -125,7 +125,7 @@ func (r *read[K, V]) relive() {
 	}
 }
 
-// reliveCandidate gives the candidate the windows that a load which has failed has said.
+// reliveCandidate gives the candidate the windows that a failed load has set.
 func (r *read[K, V]) reliveCandidate(own *expiry.Own) {
 	k := &r.candidate
 	if own == nil || k.value == nil {
@@ -142,8 +142,8 @@ func (r *read[K, V]) reliveCandidate(own *expiry.Own) {
 	}
 }
 
-// reliveHere is relive in L1, as far as that keeps the value, unless it came after the load
-// began. It returns the entry; nil if there is none.
+// reliveHere is relive in L1, unless the value there came after the load began. It returns
+// the entry; nil if there is none.
 func (r *read[K, V]) reliveHere() *entry[K, V] {
 	c, o := r.c, &r.outcome
 	for {
@@ -163,7 +163,7 @@ func (r *read[K, V]) reliveHere() *entry[K, V] {
 	}
 }
 
-// relived returns e with the lives, which are its own, and the ID of its value.
+// relived returns a copy of e with these lives of its own and this ID of its value.
 func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *entry[K, V] {
 	c, about := r.c, local.RecordOf(e)
 	about.Born = c.near.Born(e)
@@ -177,8 +177,8 @@ func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *ent
 	return s
 }
 
-// reliveRemote is relive in L2: a fresh value ends with its windows, a stale one without
-// any is dropped.
+// reliveRemote is relive in L2: a fresh value is kept until the end of its new windows, and
+// a stale value without windows is dropped.
 func (r *read[K, V]) reliveRemote() {
 	k, lease := &r.candidate, r.right.lease
 	if lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Down {

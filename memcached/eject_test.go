@@ -126,8 +126,8 @@ func TestFleetWithoutAServerThatAnswersFails(t *testing.T) {
 	})
 }
 
-// TestOnlySilenceEjects: errors of the server, cancelled calls and calls of a single
-// server do not, nor does anything on request.
+// TestOnlySilenceEjects: errors of the server and cancelled calls eject no server. A single
+// server is never ejected, and no server is with the longest EjectAfter.
 func TestOnlySilenceEjects(t *testing.T) {
 	repeat := func(f func()) {
 		for range 300 {

@@ -11,8 +11,8 @@ import (
 	couchbase "github.com/couchbase/gomemcached/client"
 )
 
-// openCouchbase opens a client of the binary protocol for each goroutine: it is one
-// connection. A bulk set sends quiet commands and a NOOP.
+// openCouchbase opens a client of the binary protocol for each goroutine, since a client is
+// one connection. A bulk set sends quiet commands and a NOOP.
 func openCouchbase(at endpoint) (family, error) {
 	var all [maxGoroutines]*couchbase.Client
 	end := func() {

@@ -75,8 +75,8 @@ func (s *service) put(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
 		return
 	}
-	// After the write. With an error other instances learn of it later: strata tries
-	// again, and the user is saved.
+	// The drop comes after the write. Its error is ignored: the user is saved, and strata
+	// repeats the drop until all instances are told.
 	_ = s.users.Invalidate(r.Context(), u.ID)
 	w.WriteHeader(http.StatusNoContent)
 }

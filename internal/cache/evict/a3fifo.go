@@ -5,8 +5,8 @@ import "math/bits"
 const (
 	// leastSmall and mostSmall bound the share of the small queue, in percent.
 	leastSmall, mostSmall = 1, 90
-	// margin is the share of the capacity, in percent, by which a queue must have
-	// been too short for a returning key to lengthen it.
+	// margin is a share of the capacity, in percent. A returning key lengthens a queue that
+	// was too short for it by no more than this share: a longer one would have kept the key.
 	margin = 8
 	// promoteUses is the number of hits in the small queue that take an entry to
 	// the main queue.

@@ -15,8 +15,8 @@ type Rules struct {
 	Format
 	// Decodes are the interfaces of types that decode themselves.
 	Decodes []reflect.Type
-	// Encode encodes v: a part that encodes itself, or a map with the keys of such a map.
-	// Decode reads the result into the value behind a pointer, as another program does.
+	// Encode encodes v, which is a part that encodes itself, or a map whose keys do. Decode
+	// reads the result into the value behind a pointer, as another program does.
 	Encode func(v reflect.Value) ([]byte, error)
 	Decode func(data []byte, to reflect.Value) error
 	// MaxDepth bounds the nesting of structs, maps, lists and interfaces.

@@ -51,7 +51,7 @@ type Options struct {
 	// never ended, and are judged as if it were a minute. A load that takes a quarter of
 	// it is slow.
 	Within time.Duration
-	// Deadlines are the ends of loads, and tell of loads that take so long. Without them
+	// Deadlines are the ends of loads, and tell of slow loads while they run. Without them
 	// loads are judged when they have ended.
 	Deadlines *lifetime.Deadlines
 }

@@ -5,10 +5,10 @@ import "time"
 const (
 	// Remind is the time between two lines that say that a state lasts.
 	Remind = 5 * time.Minute
-	// MostPause is the longest time between the end of a state and its next begin, if
-	// both are logged.
+	// MostPause is the longest pause after the line about the end of a state. In the pause
+	// no new begin of the state is logged.
 	MostPause = 2 * time.Minute
-	// firstPause is the shortest such time.
+	// firstPause is the first pause. Each further one is twice as long.
 	firstPause = 30 * time.Second
 )
 

@@ -218,8 +218,8 @@ func checkTokenExpires(v *view) {
 	v.isAbsent("k")
 }
 
-// checkPutThatDrops: a load has a result that makes the values of other
-// instances old, and is subject to drops like any load.
+// checkPutThatDrops: a Put with Drops stores the result of a load, and makes the values of
+// other instances old. A drop voids its lease, as for any load.
 func checkPutThatDrops(v *view) {
 	other := v.sibling()
 	for key, left := range map[string]time.Duration{"value": long, "nothing": 0} {
