@@ -65,6 +65,8 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 	if len(r) == 0 {
 		return nil, ctx.Err()
 	}
+	// The deadline goes to the server with each request: a request executed after it grants no
+	// lease (promise F2b).
 	_, until := remote.Split(ctx)
 	request := func(i int) leaseRequest {
 		return leaseRequest{key: r[i].Key, id: r[i].Replace, known: r[i].Known, token: newLease(), d: d, until: until}
@@ -77,6 +79,9 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 		for i := range r {
 			requests[i] = request(i)
 		}
+		// The function returns no error, because each result has its own: a lease granted by one
+		// server must reach the caller although another server has failed, or it would hold up
+		// other instances for its whole length (promise F2a).
 		_ = t.each(len(r), func(i int) string { return t.names.Entry(r[i].Key) }, func(part []int) error {
 			t.acquireFrom(ctx, requests, part, acquired)
 			return nil
@@ -89,6 +94,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 			failed++
 		}
 	}
+	// Then no lease was granted that could get lost, and the caller can treat L2 as down.
 	if failed == len(acquired) {
 		return nil, acquired[0].Err
 	}
@@ -142,6 +148,9 @@ func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.A
 // due or a connection was opened meanwhile.
 func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	ask, ns := s.due(time.Now())
+	// The fast path: one call of the script over the shared connection, with the state that is
+	// known. The lease carries this state, so a connection opened meanwhile makes the answer
+	// useless: the state may be of another server.
 	if !ask && s.scripted() {
 		v, err := s.request(ctx, q, ns)
 		if err != nil {
@@ -175,6 +184,10 @@ func (s *site) acquireAlone(ctx context.Context, q leaseRequest, ask bool, ns *n
 					return err
 				}
 			}
+			// With a state read just now the answer counts, whatever it is. With the known one it
+			// counts only if no connection was opened since, and if it is not late: the clock in an
+			// old state may be wrong. The token is the same in each turn, so a lease is granted
+			// once.
 			if a, err = s.acquireOver(send, q, ns); err != nil || ask || s.fits(ns) && !a.Late {
 				return err
 			}
@@ -192,6 +205,7 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 	some := pick(requests, part)
 	var ns *namespace.State
 	var answers []acquireAnswer
+	// All keys of a part most likely are on the server of the first one.
 	err := t.atKey(ctx, some[0].key, true, func(ctx context.Context, s *site) (err error) {
 		answers, ns, err = s.acquireMany(ctx, some)
 		return err
@@ -215,6 +229,7 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, ns *namespace.State, err error) {
 	ask, known := s.due(time.Now())
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
+		// Two turns at most, as in acquireAlone: with the known state, and with one read after it.
 		for ns = known; ; ask = true {
 			if ask {
 				if ns, err = s.askState(send); err != nil {
@@ -263,6 +278,8 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace
 			return answers, nil
 		}
 	}
+	// Without scripts each key is watched and decided by itself, one after the other on this
+	// connection. The refusal of one key is its own error.
 	for i, q := range requests {
 		var err error
 		answers[i].Answer, err = s.acquireWatching(send, q, ns)
@@ -304,6 +321,7 @@ func parseAcquired(v resp.Value, ns *namespace.State) (a entryrules.Answer, err 
 	if err := refusal(v); err != nil {
 		return a, err
 	}
+	// The usual answer, to a request for an absent key, is a bare number.
 	if v.Kind() == resp.Int && v.Int() == 1 {
 		return entryrules.Answer{Grant: remote.Granted}, nil
 	}

@@ -46,6 +46,8 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 			defer c.mu.Unlock()
 			return c.text, nil
 		}
+		// One caller asks for all caches of the store, and the others wait for its answer. If it
+		// fails, one of them asks next.
 		wait := c.asking
 		if wait == nil {
 			c.asking = make(chan struct{})
@@ -80,6 +82,8 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 		text, err = t.one.askChanges(ctx)
 		return text, now, err
 	}
+	// Read before the nodes are asked: an operation in a moving slot that comes later changes the
+	// next text, not this one.
 	moving := t.changes.moving.Load()
 	nodes, err := t.all.Serving(ctx)
 	if err != nil {
@@ -94,12 +98,16 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 	if err := errors.Join(errs...); err != nil {
 		return "", now, err
 	}
+	// A server that tells nothing may have had drops. So nothing is known of the whole.
 	if slices.Contains(texts, "") {
 		return "", now, nil
 	}
+	// Nodes that disagree about the epoch are in the middle of a failover. The one that knows most
+	// tells the present topology.
 	if ahead := newest(texts); ahead >= 0 {
 		t.all.Refresh(nodes[ahead])
 	}
+	// Nodes come in any order, which is no change.
 	slices.Sort(texts)
 	return strings.Join(texts, ", ") + ", " + strconv.FormatUint(moving, 10), now, nil
 }

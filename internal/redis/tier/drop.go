@@ -31,6 +31,8 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 			leases[i] = remote.Lease{Token: newToken(), Grant: remote.Granted}
 		}
 	}
+	// The term is noted before the drops are sent, and checked after they are confirmed. If another
+	// server took over in between, the confirmation may come from the deposed one.
 	term := t.term()
 	err := t.dropAll(ctx, drops, leases)
 	for i := range drops { // also after an error: some may have been made
@@ -79,6 +81,8 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 			if s.state.Met() {
 				s.meet(ctx)
 			}
+			// The tokens get the state and the tag clock from before the drop. A value stored under
+			// one is then judged by all drops of everything and of tags since.
 			for _, i := range part {
 				if err := s.stamp(ctx, &leases[i]); err != nil {
 					return err
@@ -97,6 +101,8 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 			return err
 		}
 	}
+	// What the batch has not done is done one by one: all of it without scripts, and else the keys
+	// that have moved or are of another type. A drop may be made twice.
 	for j, i := range part {
 		if err := t.dropped(ctx, &drops[i], &leases[i], replies[j]); err != nil {
 			return err
@@ -142,6 +148,8 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v r
 	if !wrongType(err) {
 		return err
 	}
+	// The drop must not fail because another program has written one of the two keys, or the value
+	// on other instances would stay. Both are removed, and the drop is made again.
 	t.foreign.Add(1)
 	if err := t.clean(ctx, "hash", t.names.Entry(d.Key)); err != nil {
 		return err

@@ -26,6 +26,8 @@ func pickKnown(known []remote.ID, some []int) []remote.ID {
 
 // getUnknown is getSome without the values that the caller has.
 func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
+	// The first round trip brings the values of keys of which the caller has none, and of the
+	// others the state and the earlier ids alone, which are small.
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
 		for i, k := range keys {
 			if known[i] == 0 {
@@ -60,6 +62,8 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 	if len(unknown) == 0 {
 		return held, again, nil
 	}
+	// The second round trip brings the values that the caller turned out not to have. The state was
+	// read a moment ago: getSome reads it again only if a connection was opened since.
 	values, later, err := s.getSome(ctx, false, ns, pick(keys, unknown))
 	if err != nil {
 		return nil, nil, err
@@ -97,6 +101,8 @@ func (t *Tier) heldState(v resp.Value, ns *namespace.State, known remote.ID) (h 
 	if h = t.open(&found, ns); h.Absent() {
 		return h, true, nil
 	}
+	// A state that is fresh or stale is not enough: the caller's value is the stored one only if
+	// the ids say so. Otherwise the value has to be read (promise F8b).
 	h.Same = layout.HasBytes(found.ID, f[1].Bytes(), uint64(known))
 	return h, h.Same, nil
 }

@@ -50,6 +50,8 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 
 // doWatching executes an operation by WATCH and MULTI.
 func (s *site) doWatching(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
+	// Together begins again only if the connection is lost before its first reply. This reply is to
+	// a read, so nothing was written by then, and no operation is executed twice.
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		a, err := s.entry(ask, key).Do(op)
 		done = a.Done
@@ -62,6 +64,8 @@ func (s *site) doWatching(ctx context.Context, key string, op entryrules.Operati
 // the replies. op returns the i-th of n. twice says that they may be executed
 // twice.
 func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key string, op entryrules.Operation)) (replies []resp.Value, err error) {
+	// All operations of a batch are of one kind, so the first one tells whether the server's clock
+	// is needed.
 	_, first := op(0)
 	ns, err := s.clockOf(ctx, first)
 	if err != nil {
@@ -191,6 +195,7 @@ func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquir
 func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
 
 func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {
+	// A Put that drops names the lane as well, which gets another version.
 	if fills(op) {
 		dst = t.appendEntry(appendCall(dst, head, 8), key)
 	} else {
@@ -198,6 +203,8 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 		dst = t.appendLane(dst, key)
 	}
 	dst = appendHex(resp.AppendString(dst, t.names.Schema), op.Token)
+	// The ends of the value's lives are times of the server's clock. Past is never ahead of it, so
+	// a value ends early rather than late.
 	now := ns.Past(time.Now())
 	var b [128]byte
 	dst = resp.AppendBulk(dst, layout.AppendState(b[:0], &entryrules.Value{
@@ -219,6 +226,7 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 
 func (t *Tier) appendDrop(dst []byte, head, key string, op *entryrules.Drop) []byte {
 	usual := !op.Soft && op.Token == 0 && op.Hold <= 0
+	// A plain invalidation is the usual drop. It sends no arguments for the rest.
 	if usual {
 		dst = appendCall(dst, head, 6)
 	} else {

@@ -38,6 +38,8 @@ func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
 func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 	var ns *namespace.State
 	err = t.onOne(ctx, func(s *site, ask watch.Ask) error {
+		// On one server the lanes are read over the same connection as the state, so both come from
+		// one server even during a failover.
 		if ns, err = s.askState(ask); err == nil && t.all == nil {
 			p.Lanes, err = t.lanes(ask)
 		}
@@ -49,6 +51,8 @@ func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 			p.Spread = true
 			var homes string
 			p.Lanes, homes, err = t.spreadLanes(ctx)
+			// A server other than the one of the namespace may have lost lanes. Its id is a part of
+			// the epoch, so that its restart or failover changes the epoch.
 			p.Epoch += "@" + homes
 		}
 	}
@@ -89,6 +93,8 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 		mget = append(mget, t.names.LaneAt(lane))
 	}
 	var b watch.Batch // from the second try on it begins with commands that make versions
+	// Each try sends the versions made in the last one in front of the MGET. So the versions are
+	// read back: if another instance has made one first, both get the same.
 	for try := range laneTries {
 		b.Add(mget...)
 		replies, err := ask(&b)
@@ -113,8 +119,12 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 			switch {
 			case ok:
 				t.made.add(lane)
+			// Most lanes of a small cache have had no drop. Their keys are not made: 1024 keys for
+			// each cache would take memory on the server for nothing.
 			case e.Kind() == resp.Null && !t.made.has(lane):
 				v, unmade = layout.Unmade, append(unmade, lane)
+			// The lane had a version once, or its key holds something else. A drop may have been
+			// lost with it, so it gets a version that no instance has seen.
 			default:
 				t.makeLane(&b, lane, e.Kind() == resp.Null && try == 0)
 			}
@@ -132,6 +142,7 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 				}
 			}
 		}
+		// No version had to be made: all of them were read at one moment.
 		if b.N == 0 {
 			return found, nil
 		}
@@ -160,6 +171,8 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 	name := func(lane int) string { return t.names.LaneAt(uint16(lane)) }
 	var mu sync.Mutex // guards found and ids
 	err = t.each(layout.Lanes, name, func(part []int) error {
+		// A part shrinks to the lanes that have moved to other servers since the topology was read.
+		// The first of them leads to its server.
 		for len(part) > 0 {
 			var some []remote.LaneVersion
 			var id string
@@ -180,6 +193,8 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 		}
 		return nil
 	})
+	// Nodes answer in any order. Sorted and without repetitions the ids give the same digest as
+	// long as the same servers, in the same lives, have the lanes.
 	slices.Sort(ids)
 	return found, namespace.Digest(strings.Join(slices.Compact(ids), " ")), err
 }
@@ -190,6 +205,8 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 // error.
 func (s *site) someLanes(ctx context.Context, lanes []int) (found []remote.LaneVersion, id string, again []int, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
+		// Together may run this function again on another connection: what the first run has found
+		// is of a server that may be gone.
 		found, again = make([]remote.LaneVersion, len(lanes)), nil
 		var b watch.Batch // from the second try on it begins with commands that make versions
 		home := s.askHome(&b)
@@ -205,6 +222,8 @@ func (s *site) someLanes(ctx context.Context, lanes []int) (found []remote.LaneV
 			if err != nil {
 				return err
 			}
+			// The report comes over the same connection as the lanes, so its id is the id of the
+			// server that has them.
 			if try == 0 {
 				if _, err := s.answeredHome(home, replies); err != nil {
 					return err

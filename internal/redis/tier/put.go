@@ -30,6 +30,8 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 		return nil, ctx.Err()
 	}
 	term := t.term()
+	// As for a drop, the term is checked only after the values are stored. A Put that only fills in
+	// a loaded value needs no proof: at worst the value is missing on the new server.
 	refused, err = t.putAll(ctx, puts)
 	for i := range puts {
 		if drops(puts[i]) {
@@ -71,6 +73,8 @@ func (t *Tier) putAll(ctx context.Context, puts []remote.Put) (refused []int, er
 // putTo stores a part of the values with one server.
 func (t *Tier) putTo(ctx context.Context, puts []remote.Put, part []int, stored []bool) (err error) {
 	replies := make([]resp.Value, len(part)) // null: not done yet
+	// A batch that may have been executed is not sent again: the rights of its values are used up
+	// then, and the second answer would be that the stored values were refused.
 	if len(part) > 1 && t.scripted() {
 		err = t.atKey(ctx, puts[part[0]].Key, false, func(ctx context.Context, s *site) error {
 			replies, err = s.doAll(ctx, len(part), false, func(j int) (string, entryrules.Operation) {

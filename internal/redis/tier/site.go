@@ -39,11 +39,15 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		return f(ctx, t.one)
 	}
 	return t.all.Follow(ctx, key, twice, func(ctx context.Context, n Node) error {
+		// The state of the namespace is on another server most times. It is read there first, if it
+		// is due: the node alone cannot tell whether everything was dropped.
 		space, err := t.spaceState(ctx)
 		if err != nil {
 			return err
 		}
 		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
+		// While the slot moves, drops of its keys may have been made on the other node. So no value
+		// of it is believed here, and no unchanged text of Changes stands for it.
 		if !n.Settled() {
 			s.home = &namespace.Home{Passing: true}
 			t.changes.moving.Add(1)
@@ -186,6 +190,7 @@ func (s *site) current(ctx context.Context) (*namespace.State, error) {
 	if !ask {
 		return ns, nil
 	}
+	// A read of nothing brings the state.
 	_, ns, err := s.read(ctx, true, ns, func(*watch.Batch) {})
 	return ns, err
 }
@@ -196,6 +201,9 @@ func (s *site) current(ctx context.Context) (*namespace.State, error) {
 func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		if !ask {
+			// The commands go alone while the known state is young, which is one round trip. If a
+			// connection was opened before or meanwhile, all is read once more, together with a
+			// state.
 			var b watch.Batch
 			add(&b)
 			if replies, err = send(&b); err != nil || s.fits(ns) {
@@ -216,6 +224,8 @@ func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func
 func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
 	var b watch.Batch
 	switch {
+	// In a cluster the node reports about itself. The commands behind the report are answered by
+	// the same server in the same life.
 	case s.home != nil:
 		q := s.askHome(&b)
 		add(&b)
@@ -241,6 +251,8 @@ func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Val
 		}
 		b = watch.Batch{}
 	}
+	// Without scripts the state may have to be made in a transaction. So it is read first, and the
+	// commands take another round trip.
 	ns, err := s.askState(send)
 	if err != nil {
 		return nil, nil, err

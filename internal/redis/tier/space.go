@@ -62,6 +62,8 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 			return s.answered(ns, v)
 		}
 	}
+	// The transaction looks at the known state, too: a stored state that counts less was set back,
+	// and gets another epoch.
 	err := without(watch.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.state.Known()}, ns)
 	if err != nil {
 		return nil, err
@@ -99,6 +101,7 @@ func (t *Tier) answered(ns *namespace.State, v resp.Value) (*namespace.State, er
 	if i != 1+len(n) || ns.Epoch == "" {
 		return nil, errAnswer
 	}
+	// Nothing of an answer is kept before all of it was checked.
 	ns.Drops, ns.Expiries, ns.Clock, ns.Server = uint64(n[0]), uint64(n[1]), uint64(n[2]), n[3]
 	return t.keep(ns), nil
 }
@@ -136,6 +139,7 @@ func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error
 	if wrongType(t.cleanNamespace(ctx, err)) {
 		err = t.onOne(ctx, f)
 	}
+	// As for drops of keys: the server that has confirmed must still be the right one.
 	if err == nil {
 		err = t.holds(ctx, term)
 	}
@@ -193,6 +197,9 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	for _, tag := range tags {
 		hmget = append(hmget, "d:"+tag, "e:"+tag)
 	}
+	// The table may be missing, because no tag was ever dropped or the server has evicted it. It is
+	// made then, and read back. A table that keeps disappearing is an error, since its drops would
+	// be lost.
 	for range 3 {
 		due, ns := s.due(time.Now())
 		replies, _, err := s.read(ctx, due, ns, func(b *watch.Batch) { b.Add(hmget...) })
@@ -230,6 +237,8 @@ func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 		case i < 0:
 			floor = clock
 		case i%2 == 0:
+			// A tag without a field was never dropped, or its drop was forgotten with an earlier
+			// table. The floor stands for the second case: values from before the table are absent.
 			known[i/2].Dropped = max(floor, clock)
 		default:
 			known[i/2].Expired = clock
@@ -249,6 +258,8 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	}
 	var mu sync.Mutex // guards warnings
 	lane := func(i int) string { return t.names.LaneAt(uint16(i)) }
+	// Each node with a lane is asked once, by its first lane. A warning that several nodes give is
+	// told once.
 	err = t.each(layout.Lanes, lane, func(part []int) error {
 		return t.all.Follow(ctx, lane(part[0]), true, func(ctx context.Context, n Node) error {
 			some, err := (&site{Tier: t, srv: n, home: n.Home()}).probe(ctx)
@@ -292,6 +303,8 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	scripts := true
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
 		var b watch.Batch
+		// One round trip asks for everything. A command that the server does not permit is a
+		// warning, and no error of the probe.
 		b.Add("EVAL", "return 1", 0)
 		b.Add("INFO", "server")
 		b.Add("INFO", "replication")

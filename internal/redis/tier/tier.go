@@ -108,6 +108,8 @@ type Tier struct {
 	states  *namespace.Holders
 	changes *changes
 
+	// The fields above are shared by all views of a store, the ones below belong to one view. Bind
+	// makes them.
 	names   layout.Names
 	state   *namespace.Holder
 	foreign *atomic.Uint64
@@ -138,6 +140,9 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	b.state = t.states.Of(s.Name)
 	b.names = layout.NewNames(s, t.db)
 	b.get = b.appendGet
+	// The site of the only server is made once for each view, so that an operation allocates none.
+	// In a cluster the server of a key is known only when the key is: a site is made for each
+	// operation.
 	if t.one != nil {
 		b.one = &site{Tier: &b, srv: sendFor(t.one.srv, s.Name)}
 	} else {
@@ -221,6 +226,8 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 	switch {
 	case len(keys) == 0:
 		return nil, ctx.Err()
+	// A list that does not fit cannot be trusted to belong to these keys. Without it every value is
+	// sent, which is only slower.
 	case len(known) < len(keys):
 		known = nil
 	}
@@ -228,6 +235,7 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 		held, _, err := t.one.getAll(ctx, keys, known)
 		return held, t.explained(err)
 	}
+	// Each part writes to the places of its own keys, so the goroutines of the parts need no lock.
 	held := make([]remote.Held, len(keys))
 	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
 		got, err := t.getFrom(ctx, pick(keys, part), pickKnown(known, part))
@@ -263,6 +271,8 @@ func (t *Tier) Read(ctx context.Context, timeout time.Duration, key string, dst 
 func (s *site) readOne(ctx context.Context, timeout time.Duration, key string, dst []byte) (h remote.Held, err error) {
 	now := time.Now()
 	ask, ns := s.due(now)
+	// The fast path of nearly every read: one command over the shared connection. getOne gives it
+	// up if a connection was opened meanwhile, because the state is then too old for the reply.
 	if !ask {
 		h, ok, err := s.getOne(ctx, timeout, now, ns, key, dst)
 		if ok || err != nil {
@@ -297,6 +307,9 @@ func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (h
 	if err != nil || len(again) == 0 {
 		return held, err
 	}
+	// The other keys are of slots that have moved since the topology was read. They are sent again
+	// together: the first of them leads to its new server, and the others most often go there, too.
+	// Each turn settles at least the first key, so this ends.
 	late, err := t.getFrom(ctx, pick(keys, again), pickKnown(known, again))
 	for j, h := range late {
 		held[again[j]] = h
@@ -315,6 +328,8 @@ func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (he
 		if ok || err != nil {
 			return []remote.Held{h}, nil, err
 		}
+		// The state was young, but a connection was opened during the read. It may lead to another
+		// server, so the value is read again, behind a new state.
 		ask = true
 	}
 	if len(known) > 0 {
@@ -334,6 +349,7 @@ func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time,
 		return h, false, err
 	}
 	h, err = s.held(v, ns)
+	// The reply lies in memory that the loan gives back at the return, so the value is copied.
 	if loan != nil && h.Data != nil {
 		h.Data = copyTo(dst, h.Data)
 	}
@@ -362,6 +378,8 @@ func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys 
 	for i, v := range replies {
 		held[i], err = s.held(v, ns)
 		switch {
+		// One key that has moved does not fail the others. If the first one has moved, all of them
+		// most likely have: its redirection is the error that the caller follows.
 		case i > 0 && s.elsewhere(err):
 			again = append(again, i)
 		case err != nil:
@@ -381,6 +399,8 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 // held parses a value with its state, the reply of HMGET.
 func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	if err := refusal(v); err != nil {
+		// Another program has written the key. It counts as absent, so that the cache loads, and
+		// the lease request that follows removes it.
 		if wrongType(err) {
 			t.foreign.Add(1)
 			return remote.Held{}, nil
@@ -437,6 +457,8 @@ func wrongType(err error) bool {
 // type.
 func (t *Tier) clean(ctx context.Context, kind, key string) error {
 	return t.atSlot(ctx, key, func(ctx context.Context, s *site) error {
+		// The type is checked on the server, in the same step as the key is removed: by now an
+		// instance may have stored an entry there.
 		if s.scripted() {
 			v, err := s.run(ctx, s.scripts.clean, func(dst []byte, head string) []byte {
 				return appendStrings(appendCall(dst, head, 2), key, kind)
