@@ -95,11 +95,15 @@ func (c *Client) prepareBodies(ctx context.Context, args []any) (sent []any, lar
 		if !ok {
 			continue
 		}
+		// A body behind a large one is read later: both may read from one reader, in order, and the
+		// large one is read only while it is sent.
 		b := &body{r: given.Reader, size: given.Size, later: large && given.Size >= 0}
 		all = append(all, b)
 		if err := c.begin(ctx, b); err != nil {
 			return nil, false, nil, err
 		}
+		// A body that fits in one piece is an ordinary argument, and its command may use the shared
+		// connection.
 		if sent[i] = b; b.size == int64(len(b.first)) {
 			sent[i] = b.first
 			continue
@@ -119,6 +123,8 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 		return errors.New("redis: Body without Reader")
 	case b.size > c.o.maxValue():
 		return ErrTooLarge
+	// The length stands in front of the value on the wire, so an unknown one has to be found out
+	// before anything is sent.
 	case b.size < 0:
 		b.spool, err = wire.ReadSpool(ctx, b.r, &c.steps, wire.SpoolLimits{Pieces: spoolPieces, Size: c.o.maxValue()})
 		switch {
@@ -211,6 +217,8 @@ func (c *Client) once(ctx context.Context, name string, args []any, f func(route
 		return err
 	}
 	err = at.n.traced(ctx, single(name), func() error { return f(at) })
+	// A redirection cannot be followed, because the reader was read. But nothing was stored, and
+	// the error says so: SafeToRetry reports true for it.
 	var refused *Error
 	if errors.As(err, &refused) {
 		if _, v := c.cluster.judge(at, false, err); v != final {
@@ -260,6 +268,8 @@ func (h *held) send(args []any) error {
 		case *body:
 			cn.W = resp.AppendBulkHeader(cn.W, v.size)
 			err = h.sendBody(v)
+			// The end of the value waits in the buffer and leaves with the next piece: before it
+			// the server does not carry out the command.
 			cn.W = append(cn.W, '\r', '\n')
 		case []byte:
 			cn.bulk(v)
@@ -286,6 +296,9 @@ func (h *held) sendBody(b *body) error {
 	case b.first == nil:
 		return h.sendDirect(b)
 	}
+	// Each piece is written before the next one is read, into the same memory. The last one stays
+	// in the buffer, so that it leaves in one write with what follows. If the reader ends early,
+	// the server has never got the whole command.
 	for left := b.size - int64(len(b.first)); left > 0; {
 		h.cn.Refer(b.first)
 		if err := h.flush(); err != nil {
@@ -326,6 +339,8 @@ type handover struct {
 // Write implements io.Writer.
 func (w *handover) Write(p []byte) (n int, err error) {
 	for n < len(p) && w.err == nil {
+		// A reader may hand over any number of bytes at once. Each part of them gets a timeout of
+		// its own, as a piece does.
 		part := p[n:min(len(p), n+largestWrite)]
 		w.h.cn.Refer(part)
 		if w.err = w.h.flush(); w.err == nil {
@@ -349,6 +364,8 @@ func (k *cluster) find(ctx context.Context, name string, args []any) (at route, 
 	if i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) }); i > 0 {
 		ask = []any{"EXISTS", args[i]}
 	}
+	// A small read of the key follows all redirections, and can be repeated. The node that answers
+	// it serves the key, or did a moment ago.
 	err = k.follow(ctx, target{slot: slot, repeatable: true}, func(ctx context.Context, r route) error {
 		at = r
 		return r.do(ctx, ask[0].(string), ask).Err()

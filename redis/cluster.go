@@ -31,6 +31,7 @@ type cluster struct {
 	fleet *slots.Fleet[*node]
 	made  atomic.Uint64 // nodes so far
 
+	// The counters of a closed node would be lost with it, and Stats must never fall.
 	mu   sync.Mutex // guards below
 	gone pool.Stats // of closed nodes
 }
@@ -56,6 +57,8 @@ func newCluster(o *Options, steps *resp.Steps) *cluster {
 func (k *cluster) open(addr string, replica bool) *node {
 	n := newNode(k.o.at(addr), func(ctx context.Context, o *Options) (*conn, error) {
 		cn, err := connect(ctx, o, k.steps)
+		// A replica answers reads only on a connection that has sent READONLY. Otherwise it
+		// redirects them.
 		if err != nil || !replica {
 			return cn, err
 		}
@@ -109,6 +112,8 @@ func (k *cluster) topology(ctx context.Context, addr string) (*slots.Map, error)
 		return nil, err
 	}
 	asked := slots.Asked{Host: host, TLS: o.TLS != nil}
+	// CLUSTER SHARDS tells which nodes are healthy. Servers before Redis 7 do not know it, and are
+	// asked with CLUSTER SLOTS.
 	parse := asked.ParseShards
 	v, err := cn.once(ctx, o.DialTimeout, "CLUSTER", "SHARDS")
 	var refused *Error
@@ -120,6 +125,8 @@ func (k *cluster) topology(ctx context.Context, addr string) (*slots.Map, error)
 		return nil, err
 	}
 	m, err := parse(v)
+	// A cluster without any served slot is a state that passes, such as the first seconds of new
+	// servers. Any other bad reply breaks the protocol.
 	switch {
 	case err == slots.ErrEmpty:
 		return nil, &ConnError{Op: "route", Err: ErrNoNode}

@@ -41,6 +41,7 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	c.r.Share(steps)
 	c.wire = c.Wire()
+	// From here on the connection is open, and is closed on every way out but the last.
 	greeted := false
 	defer func() {
 		if !greeted { // also if the greeting panics
@@ -53,6 +54,8 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	if err != nil {
 		var ce *ConnError
+		// A connection that is lost during the greeting may be the work of a proxy, or of a server
+		// that restarts. It is told apart from a refusal, since another dial may succeed at once.
 		cut := errors.As(err, &ce)
 		if cut {
 			err = ce.Err
@@ -76,6 +79,7 @@ func cut(err error) bool {
 // answer of the server, or the first call would get them.
 func (c *conn) greet(ctx context.Context, g resp.Greeting) error {
 	refused, err := g.Do(func(args ...any) (resp.Value, error) {
+		// Bytes that came without a command would be taken for the reply to this one.
 		if err := c.settle(ctx); err != nil {
 			return resp.Value{}, err
 		}
@@ -124,6 +128,7 @@ func (c *conn) serverRun(ctx context.Context, timeout time.Duration, plain *atom
 		if !errors.As(err, &refused) {
 			return "", err
 		}
+		// The server permits no scripts, or has none. It is not asked by a script again.
 		plain.Store(true)
 	}
 	v, err := c.once(ctx, timeout, "INFO", "server")
@@ -148,6 +153,8 @@ func (c *conn) once(ctx context.Context, timeout time.Duration, args ...any) (v 
 		}
 		return err
 	})
+	// A connection on which the context has ended cannot be trusted, even if the reply has come: an
+	// interrupt may still be on its way.
 	switch {
 	case err != nil:
 		return v, err

@@ -20,6 +20,7 @@ var (
 // transact sends b and gives the replies to t.
 func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 	return c.converse(b, func() error {
+		// Only the reply to EXEC is kept. The others say QUEUED, and need no memory of their own.
 		read := c.borrow
 		if t.AtExec() {
 			read = c.read
@@ -29,6 +30,7 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 			return err
 		}
 		if t.AtExec() {
+			// A connection that may still be in a transaction must not serve another call.
 			c.entered = c.staysEntered(v)
 		}
 		if err = t.Hear(v); err != nil {
@@ -60,6 +62,7 @@ func outcome(t *resp.Transaction) ([]Reply, error) {
 		return nil, ErrChanged
 	case resp.Loose: // wrapped, it would say that a repetition is safe
 		return nil, errors.New("redis: transaction: commands were executed one by one: " + serverError(t.Refused[0].Text).Error())
+	// The replies say which commands were at fault. None of them was executed.
 	case resp.Aborted:
 		replies := make([]Reply, t.N)
 		for i := range replies {

@@ -53,6 +53,8 @@ func (k *cluster) target(name string, slot int) target {
 // comes from the connection or from the server.
 func (k *cluster) follow(ctx context.Context, t target, try func(context.Context, route) error) error {
 	start := time.Now()
+	// The first attempt needs no context of its own and no timer. Only a call that fails there
+	// takes the long way.
 	r, err := k.pick(t.slot, t.replica)
 	if err == nil {
 		if err = try(ctx, r); err == nil {
@@ -79,6 +81,7 @@ func (k *cluster) pick(slot int, replica bool) (route, error) {
 	if slot < 0 {
 		return route{n: v.Any()}, nil
 	}
+	// A slot without a usable replica is read at its primary.
 	if replica {
 		if n, ok := v.Replica(slot); ok {
 			return route{n: n}, nil
@@ -113,6 +116,8 @@ func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route
 				return late(ctx, err)
 			}
 			pauses++
+			// From the second attempt on only primaries are asked. Without one, the error of pick
+			// decides about another pause.
 			if r, err = k.pick(t.slot, false); err != nil {
 				continue
 			}
@@ -144,9 +149,11 @@ func (k *cluster) judge(r route, repeatable bool, err error) (next route, v verd
 	var broken *ConnError
 	switch {
 	case errors.As(err, &broken):
+		// The caller has left, which says nothing about the node.
 		if errors.Is(err, context.Canceled) {
 			return r, final
 		}
+		// A failed connection is often the first sign of a failover.
 		k.fleet.Refresh("")
 		switch {
 		case errors.Is(err, ErrProtocol):
@@ -173,6 +180,8 @@ func (k *cluster) judgeRefusal(r route, refused *Error) (next route, v verdict) 
 	if !temporary(refused) {
 		return r, final
 	}
+	// TRYAGAIN is about a slot on the move, and the topology is known. The other refusals mean that
+	// this node may have lost its place.
 	if refused.Code != "TRYAGAIN" {
 		k.fleet.Refresh("")
 	}
@@ -182,6 +191,7 @@ func (k *cluster) judgeRefusal(r route, refused *Error) (next route, v verdict) 
 // redirect returns the route to the node that a server has named. MOVED also
 // says that the topology has changed.
 func (k *cluster) redirect(r route, refused *Error) (next route, v verdict) {
+	// A redirection without a host means the host of the server that sends it.
 	host, _, err := net.SplitHostPort(r.n.o.Addr)
 	to, ok := slots.Asked{Host: host}.ParseRedirect(refused.Code, refused.Message)
 	if err != nil || !ok {
@@ -218,6 +228,8 @@ func (k *cluster) pause(ctx context.Context, n int) bool {
 	if k.fleet.View() == nil {
 		news = k.fleet.Refresh("")
 	}
+	// The pause is between half of d and d, so that the callers of a failed node do not come back
+	// all at once.
 	d := min(pauseFirst<<min(n, 8), pauseMost)
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()

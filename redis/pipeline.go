@@ -137,11 +137,15 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		}
 		return err
 	}
+	// The replies that came before the connection broke are good, and the rest share the error.
 	err = p.send(ctx, onReply)
 	for i := p.calls.Heard(); i < len(replies) && err != nil; i++ {
 		replies[i] = Reply{err: err}
 	}
 	if err == nil {
+		// Calls of scripts that the server did not know were not executed. They are repeated with
+		// the text, after all other commands: their order to each other stays. A failure there must
+		// not say that nothing was sent, since the others were executed.
 		err = p.repeat(ctx, onReply)
 		for _, i := range p.calls.Late() {
 			replies[i] = Reply{err: err}
@@ -175,6 +179,8 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 		if err != nil {
 			return err
 		}
+		// After an error of f the replies are still read, or the connection could not be used
+		// again.
 		if i, again := p.calls.Hear(unknown(v)); !again && own == nil {
 			own = f(i, newReply(v))
 		}
@@ -221,6 +227,7 @@ func (p *Pipeline) reset() {
 
 // send sends all commands and calls onReply for the reply to each.
 func (p *Pipeline) send(ctx context.Context, onReply func(*conn) error) error {
+	// The name stands for all commands: a pipeline that only reads may be sent twice.
 	name := "EVAL"
 	if p.reads {
 		name = "GET"
@@ -271,12 +278,15 @@ func (p *Pipeline) begin() {
 
 // transact is Do for a transaction.
 func (p *Pipeline) transact(ctx context.Context) (replies []Reply, err error) {
+	// A transaction runs on one server. Keys in several slots are refused here, before anything is
+	// sent.
 	slot, err := p.oneSlot()
 	if err != nil {
 		return nil, err
 	}
 	n := p.exec()
 	err = p.c.follow(ctx, "EXEC", slot, func(ctx context.Context, r route) error {
+		// An attempt on another node begins with a transaction of which nothing was heard.
 		t := &resp.Transaction{N: n}
 		return r.n.traced(ctx, remote.Command{Name: "MULTI", Batch: n}, func() error {
 			err := r.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })

@@ -78,6 +78,7 @@ func (r route) getAlone(ctx context.Context, dst []byte, key string) ([]byte, er
 	if err != nil {
 		return dst, err
 	}
+	// The size decides whether the next GET of the key may go over the shared connection.
 	r.n.sizes.Note(key, len(out)-len(dst))
 	return out, nil
 }
@@ -102,6 +103,7 @@ func (r route) setEither(ctx context.Context, key string, value []byte, ttl time
 			}
 		}
 	}
+	// A large value goes out as it is, without a copy into a buffer, and holds up no other caller.
 	return r.ask(ctx, "SET", func(cn *conn) error {
 		cn.W = resp.AppendSetHead(cn.W[:0], key, ttl)
 		cn.bulk(value)
@@ -125,6 +127,8 @@ func (r route) do(ctx context.Context, name string, args []any) (reply Reply) {
 // doEither is do over the shared connection, or one of its own.
 func (r route) doEither(ctx context.Context, name string, args []any) Reply {
 	key := keyOf(args)
+	// A command that may block at the server, or has a large argument, would hold up all callers of
+	// the shared connection.
 	if resp.Quick(name) && weight(args) <= small {
 		if c := r.shared(key); c != nil {
 			var err error
@@ -158,6 +162,8 @@ func (r route) eval(ctx context.Context, name, digest string, weight int, put fu
 
 // evalEither is eval over the shared connection, or one of its own.
 func (r route) evalEither(ctx context.Context, name string, weight int, put func([]byte) ([]byte, error)) Reply {
+	// A script with small arguments is taken for quick. The sizes of replies are learned for all
+	// scripts together, under the name of the command.
 	if weight <= small {
 		if c := r.shared(name); c != nil {
 			var err error
@@ -229,6 +235,8 @@ func (r route) afterAsking(f func(*conn) error) func(*conn) error {
 		if _, err := cn.read(); err != nil {
 			return err
 		}
+		// The reply to ASKING has been read. Any further byte would be taken for the reply to the
+		// command.
 		if err := cn.Look(true); err != nil {
 			return &ConnError{Op: "read", Err: err}
 		}

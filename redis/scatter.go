@@ -48,6 +48,7 @@ func (k *cluster) parts(name string, args []any) (slot int, parts map[int][]int)
 		return slot, nil
 	}
 	of := make([]int, len(args))
+	// The usual call has its keys in one slot, and goes out unchanged.
 	whole := true
 	for i := 1; i < len(args); i += step {
 		of[i] = slots.Of(argText(args[i]))
@@ -83,9 +84,12 @@ func (k *cluster) split(ctx context.Context, name string, args []any, parts map[
 		of = append(of, keys)
 	}
 	replies := make([]Reply, len(cmds))
+	// From here on the parts are commands like any others: each follows redirections by itself.
 	if err := k.scatter(ctx, &b, cmds, replies); err != nil {
 		return Reply{err: err}
 	}
+	// The whole fails if a part does. The error must not say that nothing was sent if another part
+	// may have had an effect.
 	for _, r := range replies {
 		if r.err != nil {
 			return Reply{err: partError(r.err, cmds, replies)}
@@ -116,6 +120,8 @@ func joinCounts(replies []Reply) Reply {
 // joinValues puts the elements of replies where their keys were.
 func joinValues(n int, of [][]int, replies []Reply) Reply {
 	values := make([]resp.Value, n)
+	// A server that answers with another number of values would shift them to wrong keys, so its
+	// reply is refused.
 	for p, r := range replies {
 		if r.v.Kind() != resp.Array || r.v.Len() != len(of[p]) {
 			return Reply{err: errParts}
@@ -167,12 +173,15 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 		c.to, c.err = k.pick(c.slot, k.o.ReplicaReads && c.reads)
 		todo[i] = c
 	}
+	// Each turn sends what is pending, and keeps what has to go elsewhere or has to wait. It ends
+	// when all have replies, or the time of the call is over.
 	for pauses := 0; len(todo) > 0; {
 		k.send(ctx, b, todo, replies)
 		var wait bool
 		if todo, wait = k.unfinished(todo, replies); !wait {
 			continue
 		}
+		// No time is left: each pending command gets the reason for which it is pending.
 		if !k.pause(ctx, pauses) {
 			for _, c := range todo {
 				replies[c.at] = Reply{err: late(ctx, c.err)}
@@ -181,6 +190,8 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 		}
 		pauses++
 		for _, c := range todo {
+			// During the pause a refresh may have found another primary. A command that was sent to
+			// a replica in vain goes to the primary.
 			if c.err != nil {
 				c.to, c.err = k.pick(c.slot, false)
 			}
@@ -230,6 +241,8 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 		if c.err != nil {
 			next, v = k.judge(c.to, c.reads, c.err)
 		}
+		// The bound on redirections is for each command: two servers that name each other end it,
+		// and do not hold up the rest.
 		if v == elsewhere {
 			c.hops++
 		}
@@ -259,6 +272,7 @@ func (k *cluster) send(ctx context.Context, b *resp.Batch, pending []*pendingCom
 		}
 	}
 	var wg sync.WaitGroup
+	// One group needs no goroutine. It is the usual case of a pipeline about one key.
 	for r, group := range groups {
 		if len(groups) == 1 {
 			k.sendTo(ctx, r, b, group, replies)
@@ -272,6 +286,8 @@ func (k *cluster) send(ctx context.Context, b *resp.Batch, pending []*pendingCom
 // sendTo sends commands of b to one node. The error of a command that fails is in
 // its reply.
 func (k *cluster) sendTo(ctx context.Context, r route, b *resp.Batch, group []*pendingCommand, replies []Reply) {
+	// The name stands for the whole batch: if all commands only read, the batch may be sent twice
+	// when the connection turns out to be dead.
 	name, per := "GET", 1
 	if r.asking {
 		per = 2
@@ -296,6 +312,8 @@ func (k *cluster) sendTo(ctx context.Context, r route, b *resp.Batch, group []*p
 		}
 		return err
 	})
+	// Replies that came before the connection broke are good. The other commands of the node share
+	// its error.
 	for i := got / per; i < len(group) && err != nil; i++ {
 		replies[group[i].at] = Reply{err: err}
 	}

@@ -63,6 +63,8 @@ func (s tierServer) send(ctx context.Context, put func([]byte, string) []byte, h
 	const name = "EVAL"
 	now := time.Now()
 	s.look(now)
+	// The name EVAL stands for a command that may not be sent twice: share repeats it only if it
+	// was not sent.
 	if c := s.r.shared(name); c != nil {
 		c.text = put(c.text, head)
 		a, err := s.r.n.share(ctx, name, c, now)
@@ -88,6 +90,8 @@ func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Ti
 func (s tierServer) read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
 	const name = "HMGET"
 	s.look(now)
+	// The reply may stay in the memory of the command, which the tier frees as a loan: so a read of
+	// a small value allocates nothing here.
 	if c := s.r.shared(key); c != nil {
 		c.text, c.lend = put(c.text, key), lent
 		if timeout > 0 {
@@ -125,11 +129,15 @@ func (s tierServer) alone(ctx context.Context, name, key string, put func([]byte
 func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
 	s.look(time.Now())
 	name, answer := "EVAL", error(nil)
+	// The name tells run whether the function may be called again on another connection: HMGET only
+	// reads, EVAL does not.
 	if twice {
 		name = "HMGET"
 	}
 	err := s.r.n.run(ctx, name, func(cn *conn) error {
 		var broken error
+		// An error of the connection is kept apart from the error of f: only the first one concerns
+		// the connection, and may make run try another one.
 		ask := func(b *watch.Batch) (replies []resp.Value, err error) {
 			replies, broken = cn.askAll(b.Text, b.N)
 			return replies, broken
@@ -173,6 +181,8 @@ func asked(ask watch.Ask) watch.Ask {
 			var one []byte
 			var name string
 			one, name, rest = resp.CutCommand(rest)
+			// ASKING holds for one command. Inside of MULTI the server would queue it as a command
+			// of the transaction.
 			if name == "WATCH" || name == "MULTI" {
 				return nil, &watch.Refusal{Text: "TRYAGAIN slot is being moved"}
 			}
@@ -191,6 +201,8 @@ func asked(ask watch.Ask) watch.Ask {
 func (s tierServer) tracedAsk(ctx context.Context, ask watch.Ask) watch.Ask {
 	return func(b *watch.Batch) (replies []resp.Value, err error) {
 		_ = s.traced(ctx, several(b.Text, b.N), func() error {
+			// The status of a single command is its reply. Of several commands only the failure of
+			// the connection is told.
 			if replies, err = ask(b); b.N == 1 && len(replies) == 1 {
 				return failed(replies[0], err)
 			}
@@ -255,6 +267,8 @@ func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(
 		seen = tierError(returned)
 		return seen
 	})
+	// The tier gets its own error back, with all that it wraps, unless follow has replaced it by
+	// another reason.
 	if err == seen {
 		return returned
 	}
@@ -265,6 +279,7 @@ func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(
 func (c tierCluster) Split(n int, key func(int) string) (parts [][]int) {
 	of := map[*node]int{}
 	for i := range n {
+		// Only primaries: replicas may lack a drop, so a tier never reads from them.
 		r, err := c.k.pick(slots.Of(key(i)), false)
 		if err != nil {
 			r.n = nil // the call that follows will find the node
@@ -289,6 +304,7 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 			}
 			return nodes, nil
 		}
+		// No server has told the topology yet. A pause waits for the refresh.
 		if _, err = c.k.pick(-1, false); c.k.closed() || !c.k.pause(ctx, n) {
 			return nil, err
 		}

@@ -82,6 +82,7 @@ func New(o Config) *Bus { return &Bus{o: o} }
 
 // life is the time from the first follower to the last.
 type life struct {
+	// The fields up to mu are set once, before the goroutines begin.
 	o      Config
 	key    string // the first channel with a follower
 	echo   string // the bus's own channel
@@ -123,6 +124,8 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	channel := b.o.Channel(name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// The first follower begins the subscription, and the channel of its cache decides about the
+	// node of a cluster.
 	if b.life == nil {
 		l, err := begin(b.o, channel)
 		if err != nil {
@@ -139,6 +142,7 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 			b.life = nil
 		}
 		b.mu.Unlock()
+		// Without the lock: a running call may stop another follower.
 		fl.calls.Wait()
 		if last {
 			l.end()
@@ -191,11 +195,12 @@ func (l *life) end() {
 func (l *life) add(channel string, fl *follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The slice is clipped, so append makes another one: readers without the lock keep the old one.
 	l.followers[channel] = append(slices.Clip(l.followers[channel]), fl)
 	l.sub.Join(channel) // again if another follower has it: the server answers that too
 }
 
-// remove takes a follower of a channel away, and reports whether it was the last one.
+// remove takes a follower of a channel away, and reports whether no channel has any now.
 func (l *life) remove(channel string, fl *follower) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,6 +252,7 @@ func (l *life) lost(cause error) {
 			fl.acked, fl.connected = false, false
 		}
 	}
+	// Followers are called without the lock, as they may call the bus.
 	l.mu.Unlock()
 	for _, fl := range told {
 		l.call(fl, remote.Event{State: remote.Gap, Err: cause})

@@ -158,6 +158,8 @@ func (f *Fleet[N]) At(addr string) (n N, err error) {
 	switch {
 	case f.closed:
 		return n, f.o.Closed
+	// A server that redirects to ever new addresses must not make the client open nodes without
+	// end. The next refresh closes the ones that are not in the topology.
 	case len(f.nodes) >= manyNodes:
 		return n, f.o.Crowd
 	}
@@ -198,6 +200,8 @@ func (f *Fleet[N]) Close() {
 	nodes := f.nodes
 	f.nodes = nil
 	f.mu.Unlock()
+	// The end of the context ends the refresh and the pauses of leaving nodes, for which the Wait
+	// below waits.
 	f.cancel()
 	for _, n := range nodes {
 		f.o.Close(n)

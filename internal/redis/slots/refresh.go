@@ -25,6 +25,7 @@ func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 	if hint != "" {
 		f.hint = hint
 	}
+	// Many calls fail at once in a failover. All of them wait for one refresh.
 	if f.done != nil {
 		return f.done
 	}
@@ -33,6 +34,7 @@ func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 		f.pause = 0
 	}
 	f.done = make(chan struct{})
+	// The watcher begins with the first refresh: a client that was never used has no goroutine.
 	if !f.watching {
 		f.watching = true
 		f.tasks.Go(f.watch)
@@ -51,10 +53,13 @@ func (f *Fleet[N]) refresh(in time.Duration) {
 	hint := f.hint
 	f.begun, f.hint = time.Now(), ""
 	f.mu.Unlock()
+	// The lock is not held while servers are asked. Calls go on by the old view meanwhile.
 	m, err := f.ask(f.candidates(hint))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.view.Load()
+	// Refreshes that bring nothing new become rare. A change means that more may follow, so the
+	// next one may come soon again.
 	f.pause = max(between, min(2*f.pause, betweenMost))
 	if f.err = err; err == nil && !f.closed {
 		changed := old == nil || !m.Same(old.topology)
@@ -83,6 +88,8 @@ func (f *Fleet[N]) candidates(hint string) []string {
 	add(hint)
 	if v := f.view.Load(); v != nil {
 		shards := v.topology.Shards
+		// Primaries hear of a failover first. Clients ask them in random orders, so that no server
+		// gets the questions of all.
 		for _, i := range rand.Perm(len(shards)) {
 			add(shards[i].Primary)
 		}
@@ -105,12 +112,14 @@ type answer struct {
 func (f *Fleet[N]) ask(addrs []string) (*Map, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.o.Timeout)
 	defer cancel() // ends the requests still running
+	// There is room for all answers, so the goroutine of a late one does not wait for a reader.
 	answers := make(chan answer, len(addrs))
 	next := time.NewTimer(hedge)
 	defer next.Stop()
 	due := true
 	var err error
 	for asked, heard := 0, 0; heard < len(addrs); {
+		// A silent server costs hedge, not the whole timeout: the next one is asked beside it.
 		if due && asked < len(addrs) {
 			addr := addrs[asked]
 			f.tasks.Go(func() {
@@ -142,6 +151,8 @@ func (f *Fleet[N]) adopt(m *Map, changed bool) {
 	v := &View[N]{topology: m, at: time.Now()}
 	left := f.nodes
 	f.nodes = make(map[place]N, len(left))
+	// A node that stays keeps its connections. Its owner is told of a change of the topology,
+	// because the server may have got or lost slots.
 	stay := func(p place) N {
 		if n, ok := left[p]; ok {
 			if changed {
@@ -164,6 +175,7 @@ func (f *Fleet[N]) adopt(m *Map, changed bool) {
 		v.replicas = append(v.replicas, replicas)
 	}
 	f.view.Store(v)
+	// What is left has no place in the new topology.
 	for _, n := range left {
 		f.tasks.Go(func() { f.dismiss(n) })
 	}

@@ -114,6 +114,7 @@ func (a Asked) ParseSlots(v resp.Value) (*Map, error) {
 type builder struct {
 	asked     Asked
 	m         Map
+	// The number of servers so far, bounded by maxNodes.
 	nodes     int
 	byPrimary map[string]int // index of a primary's shard
 }
@@ -159,6 +160,7 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 	if s.Primary == "" {
 		return nil // no server can be asked for these slots
 	}
+	// Ranges come as a flat list of first and last slots; first is negative between two ranges.
 	first := int64(-1)
 	for e := range ranges.Elems() {
 		if first < 0 {
@@ -232,6 +234,7 @@ func (b *builder) slotRange(v resp.Value) error {
 	if s.Primary == "" {
 		return nil
 	}
+	// A primary with several ranges occurs once for each of them, and is one shard.
 	shard, known := b.byPrimary[s.Primary]
 	if !known {
 		if b.nodes += 1 + len(s.Replicas); b.nodes > maxNodes {

@@ -30,6 +30,8 @@ type Entry struct {
 // still between the read and the write still grants a lease.
 func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 	keys := []string{e.Names.Entry(e.Key)}
+	// A drop writes the version of the lane, too. So another drop in the lane must make this one
+	// begin again.
 	if needs(op).lane {
 		keys = append(keys, e.Names.Lane(e.Key))
 	}
@@ -38,6 +40,7 @@ func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 		if err != nil {
 			return err
 		}
+		// Each attempt decides anew, by the state that it has read.
 		var next entryrules.State
 		next, a = entryrules.Decide(was.State, op, entryrules.Clock{Now: was.now, Second: 1000})
 		e.write(t, was, next, op, a)
@@ -52,12 +55,16 @@ func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 // loses its expiry.
 func (e Entry) write(t *tx, was known, next entryrules.State, op entryrules.Operation, a entryrules.Answer) {
 	entry := e.Names.Entry(e.Key)
+	// The entry is removed first, and with it fields that this version of the program does not
+	// know.
 	if a.Cleared {
 		t.writes.Add("DEL", entry)
 		was.State = entryrules.State{}
 	}
 	has, wants := storedFields(was.State), storedFields(next)
 	set, gone := []any{"HSET", entry}, []any{"HDEL", entry}
+	// The data of a value is written only by the Put that brings it. All other operations change
+	// states alone.
 	if put, ok := op.(entryrules.Put); ok && a.Done && put.Left > 0 {
 		set = append(set, e.Names.Value, put.Data)
 	}
@@ -71,6 +78,7 @@ func (e Entry) write(t *tx, was known, next entryrules.State, op entryrules.Oper
 			continue
 		}
 		gone = append(gone, f.name)
+		// A value never outlives its state: without it the bytes could not be judged.
 		if schema, ok := strings.CutPrefix(f.name, "s"); ok {
 			gone = append(gone, "v"+schema)
 		}
@@ -94,6 +102,8 @@ func (e Entry) announce(t *tx, lane string, a entryrules.Answer) {
 	case remote.Dropped, remote.Expired:
 		count, _, _ := strings.Cut(lane, ".")
 		was, ok := layout.ParseLaneVersion(lane)
+		// A missing or damaged version counts as 0.0, as in the scripts. So does a count that a
+		// script could not add to exactly.
 		if !ok || len(count) > 13 {
 			lane, was.Count = "0.0", 0
 		}

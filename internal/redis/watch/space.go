@@ -45,9 +45,13 @@ func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 			b.Add("INFO", "replication")
 			b.Add("PERSIST", n.Namespace) // changes nothing
 		})
+		// INFO may be forbidden, so its errors are not looked at: then the state has no authority.
+		// The other replies are needed.
 		if err == nil {
 			err = check(r[0], r[1])
 		}
+		// A server that takes no writes was demoted, or is cut off. Its state may be old, and must
+		// not be believed.
 		if err == nil && TakesNoWrites(text(r[4])) {
 			err = check(r[4])
 		}
@@ -77,6 +81,8 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	}
 	good = good && err == nil
 	clock := ns.Clock
+	// Within one epoch counters only grow. A lower one means that the server was set back, and has
+	// forgotten drops.
 	if k := s.Known; k != nil {
 		behind := ns.Drops < k.Drops || ns.Expiries < k.Expiries || ns.Clock < k.Clock
 		good = good && (ns.Epoch != k.Epoch || !behind)
@@ -88,6 +94,8 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	t.fresh = true
 	// The table of tags begins at a clock that no earlier load has.
 	clock = max(clock+1, uint64(max(0, ns.Server))/1000*1000)
+	// A new epoch makes all values absent that were stored before. The nonce is random, so no other
+	// instance makes the same one.
 	ns.Epoch, ns.Drops, ns.Expiries, ns.Clock = s.Nonce, 0, 0, clock
 	t.writes.Add("DEL", t.names.Namespace, t.names.Tags)
 	t.writes.Add("HSET", t.names.Namespace, "epoch", ns.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
@@ -191,6 +199,8 @@ func (s Space) DropAll(ns *namespace.State, soft bool) error {
 		if soft {
 			field, n = "expiries", &ns.Expiries
 		}
+		// The count in the message is the one that the transaction writes: it is executed only if
+		// no other drop came in between.
 		*n++
 		t.writes.Add("HINCRBY", s.Names.Namespace, field, 1)
 		t.writes.Add("PUBLISH", s.Names.Channel, s.Names.AllDropped(soft)+strconv.FormatUint(*n, 10)+layout.AfterCount)
@@ -211,6 +221,8 @@ func (s Space) DropTags(ns *namespace.State, tags []string, soft bool) error {
 			return err
 		}
 		_, bad := strconv.ParseUint(text(r[1]), 10, 53)
+		// A table that has grown too large is made anew at a later clock. All tags then count as
+		// dropped, which costs loads and no old values.
 		if !t.fresh && (r[0].Int() > layout.MaxTags || bad != nil) {
 			ns.Clock++
 			t.writes.Add("DEL", n.Tags)
@@ -221,6 +233,7 @@ func (s Space) DropTags(ns *namespace.State, tags []string, soft bool) error {
 			field = "e:"
 		}
 		for _, tag := range tags {
+			// Each tag has a clock of its own, so a lost message shows in the next one.
 			was := strconv.FormatUint(ns.Clock, 10)
 			ns.Clock++
 			is := strconv.FormatUint(ns.Clock, 10)

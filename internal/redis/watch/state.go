@@ -47,6 +47,8 @@ func needs(op entryrules.Operation) need {
 func (e Entry) read(t *tx, w need) (k known, err error) {
 	n, entry := e.Names, e.Names.Entry(e.Key)
 	r, err := t.read(func(b *Batch) {
+		// Everything is read in one round trip, under the WATCH that goes out with it. The value
+		// itself is read only if the operation returns it.
 		get := []any{"HMGET", entry, n.State, n.Lease, "h", n.Awaited, "t"}
 		if w.value {
 			get = append(get, n.Value)
@@ -57,6 +59,8 @@ func (e Entry) read(t *tx, w need) (k known, err error) {
 		if w.lane {
 			b.Add("GET", n.Lane(e.Key))
 		}
+		// Which other types there are shows only in the names of the fields, so their states take
+		// another round trip.
 		if w.others {
 			b.Add("HKEYS", entry)
 		}
@@ -71,6 +75,8 @@ func (e Entry) read(t *tx, w need) (k known, err error) {
 	}
 	k.now = Time(r[2])
 	k.State = entryrules.State{Slots: []entryrules.Slot{own}, Hold: parseHold(text(f[2])), Token: parseToken(text(f[4]))}
+	// The end of the entry in the server's clock: all ends of lives have the same clock as their
+	// decision.
 	if pttl := r[1].Int(); pttl >= 0 {
 		k.Until = k.now + max(1, pttl) // the server still has the entry
 	}
@@ -93,6 +99,8 @@ func (t *tx) others(entry, own string, names resp.Value) (slots []entryrules.Slo
 	seen := map[string]bool{own: true}
 	for v := range names.Elems() {
 		name := text(v)
+		// The first letter of a field's name says what it is. Fields of other kinds have no value
+		// type in their names.
 		if name == "" || !strings.Contains("svlw", name[:1]) || seen[name[1:]] {
 			continue
 		}
@@ -123,6 +131,8 @@ func storedFields(s entryrules.State) (all []field) {
 	for i := range s.Slots {
 		slot := &s.Slots[i]
 		switch {
+		// The field is named, so that a drop removes it, but has a text that no field has: it is
+		// never taken for unchanged.
 		case slot.Value.Unreadable:
 			all = append(all, field{"s" + slot.Schema, ""})
 		case slot.Value.ID != 0:

@@ -132,6 +132,8 @@ func run(ask Ask, keys []string, f func(*tx) error) error {
 		if err != nil && !errors.As(err, &refused) {
 			return err
 		}
+		// Nothing is to be written. The keys are unwatched, so that the connection can serve other
+		// calls.
 		if err != nil || t.writes.N == 0 {
 			return errors.Join(err, t.unwatch())
 		}
@@ -155,6 +157,7 @@ func (t *tx) read(add func(*Batch)) ([]resp.Value, error) {
 // look is read that leaves errors of the server in the replies.
 func (t *tx) look(add func(*Batch)) ([]resp.Value, error) {
 	var b Batch
+	// WATCH goes out in front of the first reads: what they find cannot change unnoticed.
 	if !t.watched {
 		b.Add(t.watch...)
 	}
@@ -200,6 +203,8 @@ func (t *tx) exec() (done bool, err error) {
 	if err := check(replies...); err != nil {
 		return false, err // the error of the first refused command: EXEC does nothing then
 	}
+	// A command may fail while the transaction is executed, for instance because a key has another
+	// type.
 	for v := range results.Elems() {
 		if err := check(v); err != nil {
 			return false, err
