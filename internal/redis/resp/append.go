@@ -53,6 +53,8 @@ func AppendArg(dst []byte, arg any) ([]byte, error) {
 
 // AppendCommand appends a command. On error it returns dst unchanged.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
+	// Half a command in a batch would shift all commands behind it, so dst stays as it was on an
+	// error.
 	out := AppendArray(dst, len(args))
 	var err error
 	for _, a := range args {

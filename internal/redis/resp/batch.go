@@ -69,6 +69,7 @@ func (b *Batch) AddFrom(src *Batch, i int) {
 		from = src.ends[i-1]
 	}
 	to := src.ends[i]
+	// Positions in src become positions in b.
 	for _, s := range src.large[from.large:to.large] {
 		b.large = append(b.large, insert{at: len(b.Text) + s.at - from.text, body: s.body})
 		b.extra += int64(len(s.body))
@@ -116,6 +117,8 @@ func (p *Pieces) Next() []byte {
 		p.buf = p.steps.Get()
 	}
 	p.buf = p.buf[:0]
+	// Small parts are joined to pieces of the full size, so that a batch with many values is sent
+	// with few writes. A long contiguous run is returned without a copy.
 	for {
 		run := p.run()
 		if len(run) == 0 || len(p.buf) == 0 && len(run) >= piece {

@@ -9,6 +9,8 @@ func (r *Reader) Borrow() (Value, error) {
 		return Value{}, err
 	}
 	p := r.Buf[r.Pos:r.End]
+	// Most replies of a cache are strings, and most of them are complete in the buffer: they cost
+	// neither a copy nor a scan.
 	if p[0] == '$' {
 		if body, size := r.shortBulk(p); size > 0 {
 			r.Pos += size
@@ -39,6 +41,7 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	if err := r.Wait(); err != nil {
 		return nil, false, err
 	}
+	// A value that cannot be a string is refused by its type byte, before the rest of it is read.
 	switch p := r.Buf[r.Pos:r.End]; p[0] {
 	case '$':
 		if body, size := r.shortBulk(p); size > 0 {
@@ -112,6 +115,7 @@ func (r *Reader) borrowWhole() ([]byte, error) {
 			r.Pos += seen
 			return raw, nil
 		}
+		// The value does not fit into the buffer: its bytes move to memory of their own.
 		if r.End-r.Pos > len(r.Buf)-headerMax {
 			return r.Rest(&r.scan, seen)
 		}
@@ -126,6 +130,8 @@ func (r *Reader) begin() error {
 	if err := r.Wait(); err != nil || r.Buf[r.Pos] != '|' {
 		return err
 	}
+	// The elements of all attributes before one value are counted together: otherwise a row of
+	// attributes without end would keep the reader at work for ever.
 	for all := int64(0); r.Buf[r.Pos] == '|'; {
 		h, err := r.header()
 		if err != nil {

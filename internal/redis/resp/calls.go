@@ -38,6 +38,7 @@ func (c *Calls) Hear(unknown bool) (i int, again bool) {
 	i = c.at
 	c.at++
 	switch {
+	// A second error for an unknown script is final: repeating it again could go on for ever.
 	case c.repeated != nil:
 		return c.repeated[i].i, false
 	case len(c.sent) == 0 || c.sent[0].i != i:
@@ -71,6 +72,8 @@ func (c *Calls) Repeat(b *Batch, all bool) Batch {
 			sent[m.digest] = true
 			r.Text = AppendEvalHead(r.Text, "EVAL", m.text, m.argc)
 		}
+		// The arguments are copied from the first batch: only the name of the command and the
+		// script differ.
 		old := b.Text[m.from:m.to]
 		h, _ := parseHeader(old)
 		r.Text = append(r.Text, skip(old[h.size:], 2)...) // the part after the digest

@@ -52,6 +52,7 @@ func (c *Collector) ReadFrom(src io.Reader) (total int64, err error) {
 		if c.check() != nil {
 			break
 		}
+		// A source that returns neither bytes nor an error would spin here.
 		if idle++; n > 0 {
 			idle = 0
 		}

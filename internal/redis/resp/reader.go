@@ -89,6 +89,7 @@ func (r *Reader) BulkHeader() (n int64, v Value, err error) {
 		if n, v, err = r.bulkHeader(v); err != nil {
 			return -1, v, err
 		}
+		// The format is a part of the announced length, but not of the text.
 		for r.End-r.Pos < 4 {
 			if err = r.More(); err != nil {
 				return -1, v, err
@@ -117,6 +118,8 @@ func (r *Reader) bulkHeader(v Value) (int64, Value, error) {
 // header reads the header line of a string or an array.
 func (r *Reader) header() (header, error) {
 	if c := r.Buf[r.Pos]; c == '$' || c == '*' {
+		// The kind is also Bulk for an array: callers have seen the type byte, and only tell null
+		// from the rest.
 		if n, size := shortLength(r.Buf[r.Pos:r.End]); size > 0 {
 			r.Pos += size
 			return header{kind: Bulk, n: n}, nil
@@ -167,6 +170,7 @@ func (r *Reader) whole() ([]byte, error) {
 	if r.scan.Done() {
 		raw := r.Buf[r.Pos : r.Pos+n]
 		r.Pos += n
+		// After parse, these values refer to no bytes of the buffer: a copy would be in vain.
 		switch raw[0] {
 		case ':', '#', '_', ',':
 			return raw, nil

@@ -49,6 +49,8 @@ func parseHeader(p []byte) (h header, err error) {
 	default:
 		return h, broken("unknown type")
 	}
+	// Only a limited part is searched for the end, so that a peer that never ends its line gets an
+	// error instead of ever more memory.
 	head := p[:min(len(p), headerMax)]
 	end := bytes.IndexByte(head, '\n')
 	switch {
@@ -70,6 +72,7 @@ func parseLine(typ byte, line []byte) (h header, err error) {
 	case ':':
 		h.kind = Int
 		h.n, err = parseInt(line)
+	// The null of RESP3 has nothing behind its type byte.
 	case '_':
 		if len(line) != 0 {
 			err = broken("bad null")
@@ -93,9 +96,11 @@ func parseLine(typ byte, line []byte) (h header, err error) {
 
 // parseLength parses the header line of a type with a length.
 func parseLength(typ byte, line []byte) (h header, err error) {
+	// The null of RESP2 has the form of a string or of an array. No other negative length exists.
 	if string(line) == "-1" && (typ == '$' || typ == '*') {
 		return header{kind: Null}, nil
 	}
+	// parseInt would take a sign, too.
 	for _, c := range line {
 		if c < '0' || c > '9' {
 			return h, broken("bad length")
@@ -111,6 +116,8 @@ func parseLength(typ byte, line []byte) (h header, err error) {
 		h.kind, h.bulk = Error, true
 	case '=':
 		h.kind, h.bulk = Verbatim, true
+		// The format of a verbatim string, three letters and a colon, counts as a part of its
+		// length.
 		if h.n < 4 {
 			return h, broken("bad verbatim string")
 		}
@@ -125,6 +132,8 @@ func parseLength(typ byte, line []byte) (h header, err error) {
 		if h.n > math.MaxInt64/2 {
 			return h, broken("bad length")
 		}
+		// From here on, a map is a row of keys and values, so that parse and skip need no case for
+		// it.
 		h.n *= 2
 	}
 	return h, nil
@@ -211,11 +220,14 @@ func (s *scanner) Skip(n int64) {
 	s.size += n
 }
 
+// frame is an aggregate in which values are missing: left of them. attr says that it is an
+// attribute, after which its value follows.
 type frame struct {
 	left int64
 	attr bool
 }
 
+// mode is the kind of bytes that a scanner expects next.
 type mode uint8
 
 const (
@@ -252,6 +264,7 @@ func (s *scanner) Feed(p []byte) (n int, err error) {
 		if s.size > int64(s.lim.Reply) {
 			return n, broken("reply over the limit")
 		}
+		// Without progress, more bytes are needed.
 		if used == 0 {
 			break
 		}
@@ -270,6 +283,8 @@ func (s *scanner) header(p []byte) (int, error) {
 	case h.text:
 		s.mode, s.line, s.number, s.sign = inText, 0, h.kind == BigNumber, false
 	case h.bulk:
+		// The announced length is refused before its bytes arrive: the limits hold for what a peer
+		// announces, not only for what it sends.
 		if h.n > int64(s.lim.Bulk) {
 			return 0, broken("string over the limit")
 		}
@@ -302,6 +317,8 @@ func (s *scanner) aggregate(h header) error {
 	if len(s.open) > s.lim.Depth {
 		return broken("nested too deep")
 	}
+	// An empty aggregate is complete with its header. An empty attribute is not a value, so that
+	// nothing is complete yet.
 	switch {
 	case h.n > 0:
 		s.open = append(s.open, frame{left: h.n, attr: h.attr})
@@ -352,6 +369,7 @@ func (s *scanner) text(p []byte) (int, error) {
 		return 0, broken("line does not end in CRLF")
 	}
 	s.line += len(seg)
+	// A CR at the end of the bytes stays there until the byte after it is known.
 	if !ended || len(p) == len(seg)+1 {
 		return len(seg), nil
 	}
@@ -384,6 +402,7 @@ func (s *scanner) bulk(p []byte) (int, error) {
 	if s.rest > 0 || len(p) < take+2 {
 		return take, nil
 	}
+	// Both bytes of the CRLF are taken together, so that no mode between them is needed.
 	if p[take] != '\r' || p[take+1] != '\n' {
 		return 0, broken("string does not end in CRLF")
 	}
@@ -395,6 +414,7 @@ func (s *scanner) bulk(p []byte) (int, error) {
 // the bytes after it.
 func parse(raw []byte) (Value, []byte) {
 	h, _ := parseHeader(raw)
+	// Nothing asks for attributes: the value behind them is the result.
 	for h.attr {
 		raw = skip(raw[h.size:], h.n)
 		h, _ = parseHeader(raw)
@@ -403,13 +423,18 @@ func parse(raw []byte) (Value, []byte) {
 	switch {
 	case h.text:
 		end := bytes.IndexByte(rest, '\r')
+		// The capacity ends with the value here and below: a caller that appends to it must not
+		// write into the bytes behind it.
 		v := Value{kind: h.kind, body: rest[:end:end]}
+		// The usual reply to a write is a Value without a reference to raw, which Reader.whole
+		// therefore need not copy.
 		if h.kind == Status && string(v.body) == "OK" {
 			v = Value{kind: Status, n: 1}
 		}
 		return v, rest[end+2:]
 	case h.bulk:
 		body := rest[:h.n:h.n]
+		// Callers want the text without its format.
 		if h.kind == Verbatim && body[3] == ':' {
 			body = body[4:]
 		}

@@ -112,8 +112,8 @@ func (a Asked) ParseSlots(v resp.Value) (*Map, error) {
 
 // builder builds a Map from a reply.
 type builder struct {
-	asked     Asked
-	m         Map
+	asked Asked
+	m     Map
 	// The number of servers so far, bounded by maxNodes.
 	nodes     int
 	byPrimary map[string]int // index of a primary's shard

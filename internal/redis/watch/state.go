@@ -75,8 +75,7 @@ func (e Entry) read(t *tx, w need) (k known, err error) {
 	}
 	k.now = Time(r[2])
 	k.State = entryrules.State{Slots: []entryrules.Slot{own}, Hold: parseHold(text(f[2])), Token: parseToken(text(f[4]))}
-	// The end of the entry in the server's clock: all ends of lives have the same clock as their
-	// decision.
+	// PTTL is a duration; the end is a time of the clock by which the operation is decided.
 	if pttl := r[1].Int(); pttl >= 0 {
 		k.Until = k.now + max(1, pttl) // the server still has the entry
 	}
@@ -131,8 +130,8 @@ func storedFields(s entryrules.State) (all []field) {
 	for i := range s.Slots {
 		slot := &s.Slots[i]
 		switch {
-		// The field is named, so that a drop removes it, but has a text that no field has: it is
-		// never taken for unchanged.
+		// An unreadable value stays as it is: its text is empty before and after, so it is never
+		// written. It is named so that a drop removes its field.
 		case slot.Value.Unreadable:
 			all = append(all, field{"s" + slot.Schema, ""})
 		case slot.Value.ID != 0:
