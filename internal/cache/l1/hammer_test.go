@@ -185,8 +185,10 @@ func TestSwapLosesNoUpdate(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsAfterConcurrentInserts: concurrent writers may exceed the bound
-// while they run, and each may evict one entry too many, not more.
+// TestBoundHoldsAfterConcurrentInserts: after a storm of inserts, the cache is
+// full but for one entry per writer, since each writer may evict one too many.
+// That the bound holds at every moment is checked by
+// TestBoundsHoldAtEveryMoment.
 func TestBoundHoldsAfterConcurrentInserts(t *testing.T) {
 	const bound, writers = 1000, 8
 	c := New(Config[int, int]{MaxEntries: bound})
