@@ -146,6 +146,8 @@ type finished struct{}
 // execute parses the arguments and runs their command.
 func execute(e *environment, args []string) (err error) {
 	defer func() {
+		// The parser ends the process after it has printed help. The panic in its place lets this
+		// function return instead, so that deferred calls run.
 		if p := recover(); p != nil && p != (finished{}) {
 			panic(p)
 		}
@@ -161,6 +163,7 @@ func execute(e *environment, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	// The parser knows no options of curl.
 	args, g.Load.Curl = splitCurl(parser, args)
 	parsed, err := parser.Parse(args)
 	if err != nil {

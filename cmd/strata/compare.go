@@ -81,10 +81,12 @@ func (c *comparison) run(e *environment) error {
 	ctx, end := context.WithCancel(e.ctx)
 	expired := c.beside.start(ctx)
 	defer expired() //nolint:errcheck // a comparison without an error has looked at it
+	// Deferred calls run in reverse order: first the measurement is ended, then its end is awaited.
 	defer end()
 	var rows []row
 	for _, p := range c.phases {
 		r, err := c.measure(e, p, line)
+		// A phase that was cut short would have wrong numbers: it is left out.
 		if e.ctx.Err() != nil {
 			break
 		}
@@ -120,6 +122,7 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 	f := follower{short: true}
 	o.Progress = func(now load.Progress) {
 		line.show(fmt.Sprintf("%-9s  %s", p, f.line(now)))
+		// Progress comes once for each step, since afterStart has set both.
 		curve.step(c.service.Stats(), o.Steps)
 	}
 	result, err := load.Run(e.ctx, o)
@@ -128,6 +131,7 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 	}
 	after := c.service.Stats()
 	if p == phase(hello.Strata) {
+		// Each group of requests asks for one URL. The last group may be incomplete.
 		c.asked = int((result.Done + int64(o.Group) - 1) / int64(o.Group))
 	}
 	curve.step(after, o.Steps)
@@ -150,6 +154,8 @@ func (c *comparison) prepare(e *environment, p phase) (r snapshot.Report, err er
 		}
 		return r, err
 	}
+	// Each mode begins with nothing cached and nothing recorded, so that the order of the modes
+	// does not matter.
 	if _, err := c.service.Clear(e.ctx); err != nil {
 		return r, fmt.Errorf("clear: %w", err)
 	}

@@ -73,12 +73,14 @@ func (c *comparison) startFacts() (f facts) {
 func writeCurves(w io.Writer, rows []row) error {
 	hits, late, step := curveTable(), curveTable(), time.Duration(0)
 	slowest := time.Duration(0)
+	// All phases share one scale, so that their bars can be compared.
 	for _, r := range rows {
 		for _, s := range r.result.Steps {
 			slowest = max(slowest, s.P99)
 		}
 	}
 	for _, r := range rows {
+		// Only the phases with a new instance have steps, and only if they were not cut short.
 		if len(r.result.Steps) != steps || len(r.hits) != steps {
 			continue
 		}
@@ -161,6 +163,8 @@ type synchrony struct {
 // newSynchrony returns the measurement that fits beside some phases, or nil if none does: the mode strata
 // is not among them, or they are too short.
 func newSynchrony(phases []phase, each time.Duration) *synchrony {
+	// The measurement must end with the phases: it gets their whole time, of which those with a new
+	// instance have twice as much.
 	total := time.Duration(0)
 	for _, p := range phases {
 		total += each

@@ -67,6 +67,8 @@ func (d *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return usageError{err}
 	}
+	// A demo whose output goes into a pipe, for instance to head, ends with the reader of the pipe:
+	// the rest would have no reader.
 	ctx, end := ending.WhileRead(e.ctx, e.stdout, e.stderr)
 	defer end()
 	e = &environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr}
@@ -102,6 +104,8 @@ func (d *demoCommand) Run(e *environment) error {
 	if err := sent.watch(e.ctx, service.Cache("hello")); err != nil {
 		return err
 	}
+	// The memory is filled before the address is taken, so that the first request already meets a
+	// warm cache.
 	d.warm(e, service)
 	listener, err := d.listen(e.ctx)
 	if err != nil {
@@ -169,6 +173,8 @@ func (d *demoCommand) check() (p plan, err error) {
 	if (d.Stage.UI || d.Stage.Script != "") && (d.Exit || d.Serve) {
 		return p, errors.New("--ui and --script exclude --exit and --serve")
 	}
+	// Another demo can only be taken over by a service whose memory is not emptied again, as each
+	// phase of a comparison does.
 	if d.WarmFrom != "" {
 		if !d.Serve {
 			return p, errors.New("--warm-from needs --serve")
@@ -229,6 +235,7 @@ func (d *demoCommand) checkNumbers() error {
 
 // checkLoad checks the flags of the load.
 func (d *demoCommand) checkLoad() error {
+	// The load checks its own bounds. It wants an address, but only looks at its form.
 	if err := d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate(); err != nil {
 		return err
 	}
@@ -296,6 +303,7 @@ func (d *demoCommand) facts(db *origin.Origin) facts {
 // serve runs the server and the comparison until the command is interrupted.
 func (d *demoCommand) serve(e *environment, listener net.Listener, service *hello.Service, c *comparison) error {
 	server := hello.NewServer(service, log.New(io.Discard, "", 0))
+	// The channel has room for the error, so that the server can end before its end is awaited.
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 
@@ -329,6 +337,7 @@ func (d *demoCommand) present(e *environment, base string, c *comparison) error 
 			return err
 		}
 	}
+	// Commands to try are of no use for a service that is about to end.
 	if d.Exit || e.ctx.Err() != nil {
 		return nil
 	}

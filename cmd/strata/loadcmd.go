@@ -72,6 +72,8 @@ func (l *loadCommand) Run(e *environment) error {
 	if err := o.Validate(); err != nil {
 		return usageError{err}
 	}
+	// A wrong address is the most frequent mistake. Without this, a user would learn of it from a
+	// report full of errors, after the whole duration.
 	if err := l.reach(e, o.URL); err != nil {
 		return orInterrupted(e.ctx, err)
 	}
@@ -86,6 +88,7 @@ func (l *loadCommand) Run(e *environment) error {
 	if err := report(e.stdout, o, result); err != nil {
 		return err
 	}
+	// The report comes first: the exit status is for scripts, and must not hide the numbers.
 	return failure(result)
 }
 
@@ -152,6 +155,8 @@ func (l *loadCommand) request(o *load.Options) error {
 	for _, line := range l.Header {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
+		// The HTTP client would refuse such a field with each request. Here it is an error of the
+		// command line.
 		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return errors.New(`--header: want "Name: value"`)
 		}
@@ -173,6 +178,7 @@ func (l *loadCommand) pasted() (words []string, ok bool, err error) {
 		return l.Curl, true, nil
 	}
 	text := strings.TrimSpace(l.URL)
+	// The word curl alone is the name of a host.
 	if name, _, _ := strings.Cut(strings.Join(strings.Fields(text), " "), " "); name != curlName || text == curlName {
 		return nil, false, nil
 	}
@@ -208,6 +214,8 @@ func splitCurl(k *kong.Kong, args []string) (own, ofCurl []string) {
 	if len(args) == 0 || args[0] != "load" {
 		return args, nil
 	}
+	// The parser of flags would take the options of curl for its own, so the words are looked
+	// through before it. The value of an own flag may be the word curl.
 	for i := 1; i < len(args); i++ {
 		switch {
 		case args[i] == curlName:
@@ -245,6 +253,7 @@ func readBody(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// One byte beyond the limit was read, to tell a file of this length from a longer one.
 	if len(b) > maxBody {
 		return "", fmt.Errorf("%s is larger than %s", name, bytes(maxBody))
 	}

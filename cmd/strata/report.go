@@ -58,6 +58,7 @@ func describeErrors(r *load.Result) string {
 	}
 	for kind, n := range r.Errors {
 		text := fmt.Sprintf("%s × %s", count(n), kind)
+		// Other errors have no text of their own: one of them stands for all.
 		if kind == load.OtherError && r.ErrorExample != "" {
 			text += " (" + r.ErrorExample + ")"
 		}
@@ -108,6 +109,8 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 	if err := f.write(w); err != nil {
 		return err
 	}
+	// Errors and codes are listed apart: an answer with a code has a latency, an error may have
+	// none.
 	for _, t := range []*table{latencyTable(o, r), statusTable(r), errorTable(r)} {
 		if len(t.rows) == 0 {
 			continue
@@ -128,6 +131,7 @@ func latencyTable(o load.Options, r *load.Result) *table {
 	if r.Latency.Count == 0 {
 		return t
 	}
+	// Without a rate the two lines would be the same.
 	if o.Rate > 0 || r.Latency != r.Service { // the rate may have been set while it ran
 		add("intended start", r.Latency)
 	}

@@ -37,6 +37,7 @@ func (d *demoCommand) runStage(e *environment) error {
 		return usageError{err}
 	}
 	var listener net.Listener
+	// The address is taken first: if it is in use, no server is started in vain.
 	if d.Stage.UI {
 		if listener, err = d.listen(e.ctx); err != nil {
 			return err
@@ -54,6 +55,8 @@ func (d *demoCommand) runStage(e *environment) error {
 		return orInterrupted(e.ctx, err)
 	}
 	defer s.Close()
+	// The caches of both instances have the same name inside, so the collector gets names that tell
+	// them apart.
 	names, services := s.Instances()
 	var caches []telemetry.Source
 	for i, name := range names {
@@ -124,6 +127,8 @@ func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage
 		prefix := "/" + strings.ToLower(name)
 		mux.Handle(prefix+"/", http.StripPrefix(prefix, services[i]))
 	}
+	// One page for the caches of both instances, and one below the path of each instance for its
+	// own service.
 	inside := admin.New(admin.Options{Token: token}, caches...)
 	mux.Handle("/debug/strata/", inside)
 	mux.Handle("/", own)
@@ -140,6 +145,8 @@ stage   %[3]s/?token=%[4]s
 caches  %[3]s/debug/strata/?token=%[4]s
 until Ctrl-C
 `, db, l2, baseURL(listener.Addr()), token)
+	// The pages are closed first: their streams do not end by themselves, and Shutdown waits for
+	// them.
 	err = d.playOn(e, s, script, served)
 	own.Close()
 	inside.Close()

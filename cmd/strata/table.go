@@ -24,6 +24,7 @@ func (t *table) write(w io.Writer) error {
 	lines := append(t.headLines(), t.rows...)
 	widths := make([]int, len(t.head))
 	for _, l := range lines {
+		// A row of one cell may be longer than any column, and must not widen the first.
 		if len(l) == 1 {
 			continue
 		}

@@ -50,6 +50,7 @@ func (l *liveLine) show(text string) {
 func (l *liveLine) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Without a line there is nothing to clear, and perhaps no terminal.
 	if l.dirty {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
@@ -101,6 +102,7 @@ func (f *follower) answers(p load.Progress) string {
 		bad += n
 	}
 	all = slices.DeleteFunc(all, func(a answer) bool { return a.n == 0 })
+	// Equal counts keep the order of codes, so that a line does not change its order each second.
 	slices.SortStableFunc(all, func(a, b answer) int { return cmp.Compare(b.n, a.n) })
 	if f.short {
 		return shortShare(bad, p.Done-f.done)

@@ -49,6 +49,7 @@ func Parse(words []string, read func(file string) (string, error)) (*Request, er
 		return nil, errors.New("curl: the URL has {,} or [-], of which curl makes several URLs: write --globoff if they stand for themselves")
 	}
 	r := &Request{Method: c.request, URL: c.urls[0], Body: strings.Join(c.data, "&"), Insecure: c.insecure, Follow: c.follow, Timeout: c.timeout}
+	// Pieces of --data are joined as fields of a form, pieces of --json are one document.
 	if c.json {
 		r.Body = strings.Join(c.data, "")
 	}
@@ -90,6 +91,8 @@ func withQuery(u, data string) string {
 
 // header returns all fields. A field of --header replaces the same field of other options.
 func (c *command) header() http.Header {
+	// curl sends this field unless another one replaces it, and some targets choose their answer by
+	// it.
 	all := http.Header{"Accept": {"*/*"}}
 	if len(c.cookies) > 0 {
 		all["Cookie"] = []string{strings.Join(c.cookies, "; ")}
@@ -113,6 +116,7 @@ func (c *command) addHeader(line string) error {
 	switch {
 	case !httpguts.ValidHeaderFieldName(name) || !ok && !empty || !httpguts.ValidHeaderFieldValue(value):
 		return errors.New(`want "Name: value"`)
+	// In curl, "Name:" removes a field, and "Name;" sends it without a value.
 	case value != "" || empty:
 		c.given.Add(name, value)
 	case len(c.given.Values(name)) == 0:

@@ -35,6 +35,7 @@ type command struct {
 // one connection for each running request.
 func (c *command) options() *pflag.FlagSet {
 	f := pflag.NewFlagSet("curl", pflag.ContinueOnError)
+	// The parser would print the value of a wrong option, which may be a secret.
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
 	take := func(name, short string, do func(string) error) { f.FuncP(name, short, "", do) }
@@ -54,6 +55,8 @@ func (c *command) options() *pflag.FlagSet {
 	take("data-binary", "", c.addBinary)
 	take("data-urlencode", "", c.addEncoded)
 	take("json", "", c.addJSON)
+	// These are the encodings that curl asks for, so that the target does the same work for strata
+	// load.
 	f.BoolFuncP("compressed", "", "", func(string) error { return c.implies("Accept-Encoding", "")("deflate, gzip, br, zstd") })
 	set("get", "G", &c.get)
 	set("head", "I", &c.head)

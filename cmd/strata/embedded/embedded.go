@@ -64,6 +64,7 @@ func runClock(done <-chan struct{}, m *miniredis.Miniredis) {
 		case <-done:
 			return
 		case now := <-t.C:
+			// Without this no TTL would ever end: entries, leases and holds would stay for ever.
 			m.FastForward(now.Sub(last))
 			last = now
 		}

@@ -85,6 +85,7 @@ func run(ctx context.Context, o Options, jitter float64) (c Curve, err error) {
 	if err := sweep(ctx, service, keys, o.Step/2); err != nil {
 		return c, err
 	}
+	// From here on, each query is for a key that has been loaded before.
 	counts.again.Store(true)
 	rest := time.NewTimer(time.Until(counts.begun.Add(o.From())))
 	defer rest.Stop()
@@ -93,6 +94,7 @@ func run(ctx context.Context, o Options, jitter float64) (c Curve, err error) {
 		return c, ctx.Err()
 	case <-rest.C:
 	}
+	// After the TTL the first read of each key loads it: two more steps are enough for all of them.
 	for end := counts.begun.Add(o.TTL + 2*o.Step); counts.Queries() < int64(o.Keys) && time.Now().Before(end); {
 		if err := sweep(ctx, service, keys, o.Step/Reads); err != nil {
 			return c, err

@@ -76,6 +76,8 @@ func (n *naive) get(ctx context.Context, key Key) (origin.Greeting, error) {
 		n.hits.Add(1)
 		return e.value, nil
 	}
+	// The mutex is free while the origin is asked. Several requests may load the same key: that is
+	// what this mode shows.
 	v, err := n.load(ctx, key)
 	if err != nil {
 		return v, err

@@ -55,6 +55,8 @@ func (s *Service) routes() *http.ServeMux {
 	mux.Handle("/hello", stratahttp.Controls(admit)(methods{http.MethodGet: s.getHello, http.MethodDelete: s.deleteHello}))
 	mux.Handle("/mode", methods{http.MethodGet: s.getMode, http.MethodPut: s.putMode})
 	mux.Handle("/stats", methods{http.MethodGet: s.getStats})
+	// The cache is looked up by each request, here and below: a restart replaces it, and its
+	// handlers with it.
 	mux.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.layered.Load().metrics.ServeHTTP(w, r) }})
 	mux.HandleFunc("/snapshot", func(w http.ResponseWriter, r *http.Request) { s.layered.Load().snapshot.ServeHTTP(w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -89,6 +91,7 @@ func (s *Service) getHello(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	// Only requests that reach the cache count, so that hits and requests have the same base.
 	s.requests.Add(1)
 	g, err := s.cache(s.Mode()).get(r.Context(), key)
 	if err != nil {
@@ -101,6 +104,7 @@ func (s *Service) getHello(w http.ResponseWriter, r *http.Request) {
 
 // explain returns the text for a client about a failed load.
 func explain(err error) string {
+	// Only known texts are told: the text of any other error may name the database, or its address.
 	for _, known := range []error{origin.ErrTooManyConnections, origin.ErrLocked, origin.ErrUnavailable} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -174,6 +178,7 @@ func parameter(q url.Values, name string, most int) (string, error) {
 		return "", errors.New(name + " is missing")
 	case len(v) > 1:
 		return "", errors.New(name + " is given more than once")
+	// The bound is for the origin, which stores a row for each name.
 	case len(v[0]) > most:
 		return "", errors.New(name + " is too long")
 	case !utf8.ValidString(v[0]) || strings.ContainsFunc(v[0], unicode.IsControl):

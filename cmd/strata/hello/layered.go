@@ -47,6 +47,8 @@ func newLayered(load loader, o Options) (*layered, error) {
 	}
 	numbers := prometheus.NewRegistry()
 	numbers.MustRegister(strataprom.NewCollector(c))
+	// The same token opens the snapshot and the controls of a request: both let a client make the
+	// service work.
 	door := page.NewDoor(o.Token)
 	admit := func(r *http.Request) bool { ok, _ := door.Admit(r); return ok }
 	return &layered{

@@ -45,6 +45,8 @@ func (s *Service) RestartWith(ctx context.Context, start Start, jitter float64) 
 	if err != nil {
 		return r, err
 	}
+	// The old cache stays in use until the new one is warm, like an old process during a rolling
+	// update.
 	old := s.layered.Load()
 	switch start {
 	case Cold:
@@ -69,6 +71,7 @@ func (s *Service) TakeOver(ctx context.Context, snapshotURL string) (snapshot.Re
 // warmByKeys lets the old instance save its keys, as it would at its end, and the new one
 // read them.
 func warmByKeys(ctx context.Context, old, fresh *layered) (r snapshot.Report, err error) {
+	// The keys go through a file, as between two processes.
 	dir, err := os.MkdirTemp("", "strata-demo-")
 	if err != nil {
 		return r, err

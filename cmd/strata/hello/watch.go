@@ -65,6 +65,8 @@ func (s *Service) Answers() Answers {
 func (s *Service) retire(fresh *layered) (old *layered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The swap and the sum are one step for Answers, which would otherwise count answers twice, or
+	// not at all.
 	old = s.layered.Swap(fresh)
 	s.retired.Add(old.answers())
 	return old
@@ -194,6 +196,8 @@ func (n *naive) drop(ctx context.Context, key Key, all bool) error {
 
 func (l *layered) look(ctx context.Context, key Key) Sight {
 	var i strata.Info
+	// Neither L2 nor the origin is asked, and a stale value is shown: a look must not change what
+	// it shows.
 	v, ok := l.cache.Get(ctx, key, strata.AllowStale(), strata.NoRemote(), strata.ReadInfo(&i))
 	if !ok {
 		return Sight{}

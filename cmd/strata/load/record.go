@@ -67,6 +67,7 @@ func newRecorder(steps int) *recorder {
 // latency, so it is recorded as one. Other errors say nothing about the latency
 // and are not recorded as latencies.
 func (r *recorder) add(o outcome) {
+	// The kind is found before the lock is taken: all requests of the load share it.
 	kind := Kind("")
 	if o.err != nil {
 		kind = kindOf(o.err)
@@ -86,6 +87,8 @@ func (r *recorder) add(o outcome) {
 			r.example = clip(endpoint.Reason(o.err).Error())
 		}
 	}
+	// Without the time-outs, the slowest requests would be missing, and a target that stalls would
+	// look fast.
 	if o.err == nil || kind == Timeout {
 		record(r.latency, o.end.Sub(o.intended))
 		record(r.recent, o.end.Sub(o.intended))
@@ -124,6 +127,7 @@ func clip(s string) string {
 // progress returns the state after elapsed. The histograms
 // are read after the lock is free, so that no request waits for that.
 func (r *recorder) progress(elapsed time.Duration) Progress {
+	// The memory for the next histogram is made before the lock is taken.
 	empty := newHistogram()
 	r.mu.Lock()
 	all, recent := r.latency.Export(), r.recent

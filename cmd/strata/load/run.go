@@ -58,6 +58,7 @@ func (r *Running) key(n int64) int {
 
 // work sends requests of the schedule one after the other.
 func (r *Running) work(ctx context.Context) {
+	// One buffer for all answers of a worker: bodies are counted, and kept nowhere.
 	buf := make([]byte, 16<<10)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -67,13 +68,17 @@ func (r *Running) work(ctx context.Context) {
 			return
 		}
 		o := outcome{sent: next.now, intended: next.intended}
+		// A request belongs to the step in which it was due, so that a stall shows where it began.
 		o.step = int(o.intended.Sub(r.start) * time.Duration(r.o.Steps) / r.o.Duration)
+		// The requests of a group have the same key, and follow each other in the schedule.
 		r.send(ctx, r.key(next.n), buf, &o)
 		if ctx.Err() != nil {
 			r.leave()
 			return
 		}
 		r.rec.add(o)
+		// A dead target answers at once, and would be asked without a pause. A schedule needs none:
+		// it has its own pace.
 		if o.err != nil && next.mode == unlimited && !sleepUntil(ctx, timer, time.Now().Add(pause)) {
 			r.leave()
 			return
@@ -99,6 +104,7 @@ func sleepUntil(ctx context.Context, timer *time.Timer, t time.Time) bool {
 // send sends one request and reads its answer to the end.
 func (r *Running) send(ctx context.Context, key int, buf []byte, o *outcome) {
 	defer func() { o.end = time.Now() }()
+	// The time-out counts from the sending: a request that was sent late has its whole time.
 	ctx, cancel := context.WithDeadline(ctx, o.sent.Add(r.o.Timeout))
 	defer cancel()
 	req, err := r.template.request(ctx, key)

@@ -69,6 +69,8 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 		turn: make(chan struct{}, 1), done: make(chan struct{}), changed: make(chan struct{}),
 		settings: settings, schedule: newSchedule(o.Group, settings),
 	}
+	// The workers share the end: the last one stops the calls of Progress before the result is
+	// read.
 	r.worker = func() { r.work(ctx) }
 	stopWatch := r.watch()
 	r.finish = func() {
@@ -115,6 +117,7 @@ func (r *Running) Set(s Settings) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	elapsed := time.Since(r.start)
+	// A change without effect is not counted as one.
 	if s == r.settings || r.workers == 0 || elapsed >= r.o.Duration {
 		return nil
 	}
@@ -123,6 +126,7 @@ func (r *Running) Set(s Settings) error {
 	}
 	r.settings = s
 	r.changes++
+	// The worker that waits for a start looks at the schedule again.
 	close(r.changed)
 	r.changed = make(chan struct{})
 	r.hire()
@@ -176,6 +180,7 @@ func (r *Running) await(ctx context.Context, timer *time.Timer) (next, bool) {
 	}
 	found, does := r.atTurn(ctx, timer)
 	<-r.turn
+	// The turn is given back before: the next worker may leave as well.
 	if does == leaves {
 		r.leave()
 	}
@@ -204,6 +209,7 @@ func (r *Running) atTurn(ctx context.Context, timer *time.Timer) (next, verdict)
 func (r *Running) begin() (found next, until time.Time, changed <-chan struct{}, does verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// A worker too many leaves at its turn, so that no request is cut off.
 	if r.workers > r.settings.Concurrency {
 		r.workers--
 		return next{}, time.Time{}, nil, quits
@@ -214,6 +220,8 @@ func (r *Running) begin() (found next, until time.Time, changed <-chan struct{},
 	switch mode {
 	case unlimited:
 		start = min(elapsed, r.o.Duration)
+	// Nothing is due before the end of the run, or before the next change, for which the caller
+	// waits, too.
 	case paused:
 		start = r.o.Duration
 	}
@@ -224,6 +232,7 @@ func (r *Running) begin() (found next, until time.Time, changed <-chan struct{},
 		return next{}, time.Time{}, nil, leaves
 	}
 	found = next{now: now, intended: r.start.Add(start), mode: mode, n: r.schedule.take()}
+	// Without a schedule a request is never late: latency counts from the sending.
 	if mode == unlimited {
 		found.intended = now
 	}
@@ -236,6 +245,7 @@ func (r *Running) Progress() Progress {
 	r.mu.Lock()
 	elapsed := time.Since(r.start)
 	settings, sent := r.settings, r.schedule.next
+	// Requests that are due and not yet sent tell that the target cannot keep up.
 	behind := r.schedule.due(min(elapsed, r.o.Duration)) - sent
 	r.mu.Unlock()
 	p := r.rec.progress(elapsed)
@@ -273,6 +283,7 @@ func (r *Running) summary(ctx context.Context) *Result {
 	defer r.mu.Unlock()
 	res.Interrupted = ctx.Err() != nil
 	res.Changes, res.Settings = r.changes, r.settings
+	// An interrupted run is not blamed for the rest of its schedule.
 	until := min(time.Since(r.start), r.o.Duration)
 	res.Elapsed = r.rec.last.Sub(r.start)
 	if !res.Interrupted {

@@ -49,6 +49,7 @@ func (s *schedule) first(n int64) int64 { return n - n%s.group }
 func (s *schedule) start(n int64) (time.Duration, mode) {
 	first := float64(s.first(n))
 	i := len(s.phases) - 1
+	// The phase of a request is the last one that began before it was due.
 	for i > 0 && s.phases[i].n > first {
 		i--
 	}
@@ -70,6 +71,7 @@ func (s *schedule) start(n int64) (time.Duration, mode) {
 func (s *schedule) take() int64 {
 	n := s.next
 	s.next++
+	// Phases whose requests are all sent are not needed any more.
 	for len(s.phases) > 1 && s.phases[1].n <= float64(s.first(s.next)) {
 		s.phases = s.phases[1:]
 	}
@@ -83,6 +85,7 @@ func (s *schedule) change(at time.Duration, to Settings) bool {
 	n := last.n
 	switch {
 	case last.paused:
+	// Without a limit, the requests sent are those that were due.
 	case last.rate == 0:
 		n = max(n, float64(s.next))
 	default:

@@ -33,8 +33,11 @@ func newTemplate(o Options) (*template, error) {
 	if t.header == nil {
 		t.header = http.Header{}
 	}
+	// The HTTP client ignores Host in a header and takes it from the request.
 	t.host = t.header.Get("Host")
 	t.header.Del("Host")
+	// A body has this type in the requests of curl. A name without values is a field that the user
+	// has removed.
 	kinds, named := t.header["Content-Type"]
 	if removed := named && len(kinds) == 0; t.body != "" && t.header.Get("Content-Type") == "" && !removed {
 		t.header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -48,6 +51,8 @@ func newTemplate(o Options) (*template, error) {
 	if o.Cardinality > 1 && !t.hasPlaceholder() {
 		u.RawQuery = withPlaceholder(u.RawQuery)
 	}
+	// A request that cannot be built is an error of this call, before the load begins, and not of
+	// each request.
 	if _, err := t.request(context.Background(), 0); err != nil {
 		return nil, err
 	}
@@ -97,10 +102,14 @@ func (t *template) request(ctx context.Context, i int) (*http.Request, error) {
 	if err != nil {
 		return nil, errors.New("load: method: not a valid HTTP method")
 	}
+	// The URL was parsed once. Filling its parts is cheaper than parsing it again for each request,
+	// of which there may be many thousands a second.
 	u := *t.url
 	u.Path, u.RawPath, u.RawQuery = fill(u.Path), fill(u.RawPath), fill(u.RawQuery)
 	r.URL, r.Host = &u, t.host
 	r.Header = t.header
+	// Requests share the header, which the client does not change. Only one with a placeholder is
+	// copied.
 	if len(t.keyed) > 0 {
 		r.Header = t.header.Clone()
 		for _, name := range t.keyed {

@@ -55,6 +55,8 @@ func (l line) render(width int) string {
 	var b strings.Builder
 	for i, s := range l {
 		n := utf8.RuneCountInString(s.text)
+		// A text that fills the line is cut as well if another follows, so that the sign of the cut
+		// is seen.
 		if n > width || n == width && i < len(l)-1 && l[i+1:].columns() > 0 {
 			b.WriteString(s.style.Render(cut(s.text, width)))
 			break

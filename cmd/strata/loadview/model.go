@@ -59,6 +59,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // see takes over a state of the load.
 func (m *model) see(p load.Progress) {
 	m.now = p
+	// During a pause, or a stall of the target, the last latencies stay on the screen.
 	if p.Recent.Count > 0 {
 		m.recent = p.Recent
 	}
@@ -97,6 +98,7 @@ func (m *model) press(key string) tea.Cmd {
 	if err := m.load.Set(s); err != nil {
 		m.note = printable(err.Error())
 	}
+	// The view shows the change at once, and not with its next look.
 	m.now.Settings = m.load.Settings()
 	return nil
 }
@@ -105,6 +107,7 @@ func (m *model) press(key string) tea.Cmd {
 // rate of answers, so that it does not change the load much.
 func (m *model) stepRate(rate float64, step func(float64) float64) float64 {
 	if rate == 0 {
+		// A step up from no limit has nowhere to go. step(1) tells the direction.
 		if step(1) > 1 {
 			m.note = "there is no limit to raise"
 			return 0
@@ -116,6 +119,8 @@ func (m *model) stepRate(rate float64, step func(float64) float64) float64 {
 
 func stepConcurrency(n int, step func(float64) float64) int {
 	to := int(step(float64(n)))
+	// A step up from a small number may end before the next whole number, and a key would do
+	// nothing.
 	if to == n && step(1) > 1 {
 		to++
 	}

@@ -35,6 +35,7 @@ type column map[int]float64
 
 // add adds a look.
 func (h *past) add(p load.Progress) {
+	// One look more than the window: the oldest is the base from which the window counts.
 	h.looks = append(h.looks, p)
 	h.looks = h.looks[max(0, len(h.looks)-window-1):]
 	if h.looked++; h.looked%perColumn != 0 {
@@ -62,6 +63,7 @@ func (h *past) histogram() []load.Bucket {
 		return nil
 	}
 	counts := slices.Clone(h.looks[len(h.looks)-1].Buckets)
+	// The counts of a look are those since the start.
 	if !h.full() {
 		return counts // since the start
 	}
@@ -106,6 +108,8 @@ func (h *past) chart(p load.Progress, width, most int) []series {
 		room--
 	}
 	var rest []int
+	// The most frequent codes are kept. The others share one line, for which one of the kept has to
+	// go.
 	if len(codes) > room {
 		slices.SortStableFunc(codes, func(a, b int) int { return cmp.Compare(p.Status[b], p.Status[a]) })
 		kept := max(0, room-1)

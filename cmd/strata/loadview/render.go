@@ -49,6 +49,8 @@ func (m *model) lines() []line {
 		gap = func(part []line) []line { return append([]line{nil}, part...) }
 		free -= 4 // and one above the keys
 	}
+	// The chart gets its few lines first, and the histogram what is left: it can be merged to any
+	// number of bars.
 	chart := m.chart(min(free, 6))
 	free -= len(chart)
 	all := append(facts, gap(table)...)
@@ -176,6 +178,7 @@ func (m *model) table() []line {
 	}
 	label := utf8.RuneCountInString(names[2])
 	fit := (m.width - label) / width
+	// The median and the worst percentile of now are the last to go.
 	for _, unimportant := range []string{"p99.9", "p90", "max"} {
 		for i, c := range columns {
 			if c.name == unimportant && len(columns) > fit {
@@ -246,6 +249,8 @@ func merge(buckets []load.Bucket, most int) []load.Bucket {
 		return nil
 	}
 	var merged []load.Bucket
+	// There are six bounds in each power of ten: two steps join them at 1, 2 and 5, six steps at
+	// powers of ten.
 	for _, step := range []int{1, 2, 6} {
 		merged = trim(coarser(buckets, step))
 		if len(merged) > most {
@@ -322,6 +327,8 @@ func (m *model) chart(height int) []line {
 	if m.width < narrow {
 		longest, numbers = 6, number
 	}
+	// The names of the codes have to be known before the width of their column, and so of the bars,
+	// is. Hence the series are built twice.
 	all := m.past.chart(m.now, 0, height-1)
 	label := 0
 	for _, s := range all {

@@ -63,6 +63,7 @@ func temporarySQLite() (*Origin, error) {
 		os.RemoveAll(dir)
 		return nil, err
 	}
+	// The directory goes with the origin, since the write-ahead log lies beside the file.
 	o.cleanup = func() error { return os.RemoveAll(dir) }
 	o.name = "SQLite, a temporary file (WAL, synchronous=FULL)"
 	return o, nil
@@ -78,6 +79,8 @@ func openSQLite(path string) (*Origin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("origin: sqlite: %w", err)
 	}
+	// SQLite has one writer at a time, and each greeting is a write: more connections would only
+	// wait for the lock of the file.
 	return &Origin{db: db, dialect: dialect{"?", "INTEGER", 1}, name: "SQLite, a file (WAL, synchronous=FULL)"}, nil
 }
 

@@ -110,6 +110,7 @@ func walk(ctx context.Context, r io.Reader, header func(format.Header), f func(*
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
+		// The writer has ended the snapshot itself, and says why.
 		case rec.Kind == format.KindAbort:
 			return fmt.Errorf("%w: %q", format.ErrAborted, rec.Reason)
 		}

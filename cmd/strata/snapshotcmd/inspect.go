@@ -34,6 +34,7 @@ func (c *inspectCommand) Run(s *Streams) error {
 		return v.record(r)
 	})
 	bar.remove()
+	// Without a header there is nothing to show.
 	if v.header.Version == 0 {
 		return s.orInterrupted(failed, "nothing has come")
 	}
@@ -99,6 +100,7 @@ func (v *view) record(r *format.Record) error {
 	case format.KindLeft:
 		c.left = r.Left
 	case format.KindSectionEnd:
+		// The end has the counts of the writer, with the entries that it has left out.
 		c.counts, c.whole = r.Counts, true
 	}
 	return nil
@@ -132,6 +134,7 @@ func (v *view) entry(c *contents, e *format.Entry) {
 	if len(e.Tags) > 0 {
 		c.tagged++
 	}
+	// Ages and lives in a snapshot are those of its creation. The view shows those of now.
 	if e.Age >= 0 {
 		c.ages.add(e.Age + v.since())
 	}
@@ -165,6 +168,7 @@ func (v *view) keep(all []sample, one sample, key []byte, order func(a, b sample
 	if at == samples {
 		return all
 	}
+	// The name comes last: it may cost a hash, and most entries are not kept.
 	one.key = v.name(key)
 	all = slices.Insert(all, at, one)
 	return all[:min(len(all), samples)]

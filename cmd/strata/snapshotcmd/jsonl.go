@@ -73,6 +73,7 @@ func (c *jsonlCommand) Run(s *Streams) error {
 		_ = bar.record(r) // it returns nil
 		switch r.Kind {
 		case format.KindSection:
+			// Records name their cache by its place in this list.
 			sections = append(sections, format.Section{Name: r.Section.Name, Codec: r.Section.Codec})
 			return nil
 		case format.KindSectionEnd, format.KindLog, format.KindLeft:
@@ -80,6 +81,7 @@ func (c *jsonlCommand) Run(s *Streams) error {
 		}
 		return to.Encode(lineOf(&sections[r.Index], r))
 	})
+	// All lines before a damage are written, before the damage is told.
 	if err := out.Flush(); err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func (g *getCommand) Run(s *Streams) error {
 	if err != nil {
 		return err
 	}
+	// The bytes of a snapshot may be commands to a terminal.
 	if g.File == "-" && isTerminal(s.Out) {
 		return UsageError{errors.New("a snapshot is no text for a terminal: name a file")}
 	}
@@ -93,6 +94,8 @@ func (p *putCommand) Run(s *Streams) error {
 	if err != nil {
 		return err
 	}
+	// The limits of time are the same for both ends. The header is not: a token of one instance
+	// must not go to the other.
 	from := r
 	if from.header, err = parseHeader("--from-header", p.FromHeader); err != nil {
 		return err
@@ -115,6 +118,7 @@ func (p *putCommand) Run(s *Streams) error {
 			return err
 		}
 	}
+	// If the source has failed, the complaint of the instance is only the consequence.
 	if failed == nil && a.Error != "" {
 		failed = fmt.Errorf("%s: %s", to.Host, sentence(a.Error))
 	}
@@ -140,10 +144,14 @@ func forward(s *Streams, in *source, to *url.URL, r request) (a *answer, failed,
 			failed = err
 		}
 		_ = sent.CloseWithError(ctx.Err()) // it returns nil
+		// All is sent. The answer is awaited under a limit of its own: cancel, which follows the
+		// answer, ends the wait.
 		out.within += answerWithin
 		out.guard(func() { <-ctx.Done() })
 	})
 	a, err = send(ctx, body, to, r.header)
+	// From here on, reads and writes fail because both ends are closed below. That is no failure of
+	// the source.
 	answered.Store(true)
 	if why := context.Cause(ctx); err != nil && why != nil {
 		err = fmt.Errorf("%s: %w", to.Host, why)
@@ -195,6 +203,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	}
 	req.Header = h.Clone()
 	req.Header.Set("Content-Type", pull.ContentType)
+	// An instance that refuses the snapshot says so before its bytes are sent, which may be many.
 	req.Header.Set("Expect", "100-continue")
 	client := pull.NewClient()
 	defer client.CloseIdleConnections()
@@ -208,6 +217,8 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 		return nil, endpoint.Reason(err)
 	}
 	a := new(answer)
+	// Both of these have a report: 422 says that the snapshot could not be read to its end, and the
+	// report tells of the part before that.
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusUnprocessableEntity || json.Unmarshal(text, a) != nil {
 		return nil, pull.Refusal(to, r, bytes.NewReader(text))
 	}

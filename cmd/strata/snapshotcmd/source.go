@@ -41,6 +41,8 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 	case from == "-":
 		in := interruptible(s.Ctx, func() (io.ReadCloser, error) { return io.NopCloser(s.In), nil })
 		return &source{Reader: in, Closer: in}, nil
+	// A handler tells the number of entries, but not of bytes, which it does not know before the
+	// last one.
 	case isURL(from):
 		at, err := endpoint.ParseHTTP(from)
 		if err != nil {
@@ -56,6 +58,7 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A pipe or a device may keep a reader waiting for ever. A file does not, and has a length.
 	if !about.Mode().IsRegular() {
 		in := interruptible(s.Ctx, func() (io.ReadCloser, error) { return os.Open(from) })
 		return &source{Reader: in, Closer: in}, nil

@@ -25,6 +25,7 @@ func shown(text string, width int) string {
 		text = text[:4*width] // enough of it: no character has more than four bytes
 	}
 	quoted := strconv.QuoteToGraphic(text)
+	// A text that needs no escapes stands without quotes, unless its spaces would be lost.
 	if plain := quoted[1 : len(quoted)-1]; plain == text && strings.TrimSpace(text) == text && text != "" {
 		quoted = text
 	}

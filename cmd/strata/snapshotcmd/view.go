@@ -46,6 +46,7 @@ func (c *contents) write(w io.Writer, mode format.Mode) error {
 		fmt.Fprintf(t, "  namespace\t%s\n", shown(c.Space, columns-14))
 	}
 	fmt.Fprintf(t, "  entries\t%s, %s%s\n", number(int(c.counts.Entries)), size(int64(c.counts.Bytes)), end)
+	// Without values, the snapshot has no entries whose ages, lives or tags could be shown.
 	if mode == format.Values {
 		fmt.Fprintf(t, "  of these\t%s negative, %s expired, %s with tags\n", number(c.negative), number(c.expired), number(c.tagged))
 		fmt.Fprintf(t, "  ages\t%s\n", &c.ages)

@@ -57,6 +57,7 @@ func Help() (lines []string) {
 // parse finds the action of a text, and checks its words.
 func parse(text string) (a action, args []string, err error) {
 	words := strings.Fields(text)
+	// The text comes from a web page or a file: its length bounds the error texts that quote it.
 	if len(words) == 0 || len(text) > maxAction {
 		return a, nil, fmt.Errorf("an action is a line of 1 to %d bytes", maxAction)
 	}
@@ -112,12 +113,15 @@ func (s *Stage) Do(ctx context.Context, text string) (said string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	// A person and a script may act at once. Two actions at a time, such as restarts, would tell of
+	// each other's effects.
 	s.one.Lock()
 	defer s.one.Unlock()
 	said, err = a.do(s, ctx, args)
 	if err != nil {
 		said = err.Error()
 	}
+	// A failed action is marked, too: it explains what the chart shows from here on.
 	s.mark(strings.Join(append([]string{a.name}, args...), " "), said)
 	return said, err
 }
@@ -226,6 +230,7 @@ func (s *Stage) changeRate(_ context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The load takes it up with its next tick.
 	s.load.rate.Store(int64(n))
 	return fmt.Sprintf("%d requests a second are sent.", n), nil
 }

@@ -79,6 +79,7 @@ func (g *generator) run(ctx context.Context, to []*hello.Service) {
 	}
 	defer all.Wait()
 	defer close(g.jobs)
+	// The seed is fixed: every run asks for the same names in the same order.
 	r := rand.New(rand.NewPCG(1, 2))
 	ranks := rand.NewZipf(r, zipf, 1, names-1)
 	t := time.NewTicker(tick)
@@ -90,6 +91,8 @@ func (g *generator) run(ctx context.Context, to []*hello.Service) {
 			return
 		case now := <-t.C:
 			g.crowd.ask(now, to, g.send)
+			// After a pause of the whole process, such as the sleep of a laptop, the missed
+			// requests are not all sent at once.
 			owed = min(owed+float64(g.rate.Load())*now.Sub(last).Seconds(), maxRate)
 			for last = now; owed >= 1; owed-- {
 				n++
@@ -113,6 +116,7 @@ func (g *generator) work(ctx context.Context) {
 		c, cancel := context.WithTimeout(ctx, patience)
 		_, err := j.to.Greet(c, j.key)
 		cancel()
+		// Requests that fail because the stage is closed are not failures of a cache.
 		if ctx.Err() == nil {
 			g.record(j.begun, err)
 		}
@@ -127,6 +131,8 @@ func (g *generator) record(begun time.Time, err error) {
 	if err != nil {
 		g.fail(err)
 	}
+	// Latency counts from the intended begin, with the wait for a worker: a slow cache cannot hide
+	// behind requests that were sent late.
 	_ = g.latency.RecordValue(int64(min(time.Since(begun), maxLatency) / time.Microsecond)) // within the bounds
 }
 
@@ -160,6 +166,8 @@ func (g *generator) second() (done, failed int64, why string, latency *hdrhistog
 	}
 	for reason, n := range g.failed {
 		failed += n
+		// Of reasons with equal counts the first in the alphabet is told, so that it does not
+		// depend on the order of a map.
 		if most := g.failed[why]; n > most || n == most && reason < why {
 			why = reason
 		}
@@ -259,6 +267,7 @@ func (s *Stage) loadAll(ctx context.Context, _ []string) (string, error) {
 		}
 	}
 	loads, failed := s.load.burst(ctx, s.instances, shared)
+	// If only some loads have failed, the others are worth the rest of the action.
 	if failed == loads {
 		return "", errors.New("all loads failed")
 	}

@@ -25,6 +25,8 @@ type moody struct {
 // Greet returns a greeting of the database, after the latency, unless the origin is broken.
 func (m *moody) Greet(ctx context.Context, name, locale string) (g origin.Greeting, err error) {
 	m.queries.Add(1)
+	// The latency comes first: a broken origin that is also slow keeps its callers waiting, as real
+	// ones do.
 	if d := time.Duration(m.latency.Load()); d > 0 {
 		t := time.NewTimer(d)
 		defer t.Stop()
@@ -40,6 +42,7 @@ func (m *moody) Greet(ctx context.Context, name, locale string) (g origin.Greeti
 	g, err = m.Origin.Greet(ctx, name, locale)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Answers of parallel queries come in any order, so the highest number is kept.
 	if err == nil && m.key == (hello.Key{Name: name, Locale: locale}) {
 		m.newest = max(m.newest, g.Asked)
 	}

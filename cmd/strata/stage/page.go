@@ -51,6 +51,8 @@ var (
 )
 
 func (p *Page) route(w http.ResponseWriter, r *http.Request) {
+	// An address that a browser follows must not act on the stage: actions need a POST, which the
+	// guard checks for its origin.
 	if post := r.Method == http.MethodPost; post != (r.URL.Path == "/api/do") {
 		page.Fail(w, http.StatusMethodNotAllowed, errMethod)
 		return
@@ -111,6 +113,8 @@ func (p *Page) do(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
 	}
+	// A text that is no action is the fault of the client, and is told by the status. An action
+	// that fails is a result, such as an L2 that does not answer, and has status 200.
 	if _, _, err := parse(ask.Action); err != nil {
 		page.Fail(w, http.StatusBadRequest, err)
 		return

@@ -28,6 +28,7 @@ func newProxy(ctx context.Context, to string) (*proxy, error) {
 		return nil, err
 	}
 	p := &proxy{listener: l, to: to, open: map[net.Conn]struct{}{}}
+	// One goroutine accepts, and each connection has its own.
 	p.runs.Go(p.accept)
 	return p, nil
 }
@@ -72,11 +73,13 @@ func (p *proxy) pass(c net.Conn) {
 	if err != nil {
 		return
 	}
+	// The proxy may have been broken while this connection was made, too late for set to close it.
 	if !p.enter(s) {
 		return
 	}
 	defer p.leave(s)
 	var back sync.WaitGroup
+	// The end of one direction closes the other end, which ends the copy in the other direction.
 	back.Go(func() {
 		_, _ = io.Copy(c, s) // an error is the end of the connection
 		c.Close()

@@ -31,6 +31,8 @@ func openStore(ctx context.Context, addr string) (*store, error) {
 		c.Close()
 		return &store{addr: addr, name: "Redis at " + addr, close: func() {}}, nil
 	}
+	// A server that cannot start is no reason to fail: the stage also works with the server inside
+	// this process.
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		if s, err := startRedis(ctx, path); err == nil {
 			return s, nil
@@ -48,6 +50,8 @@ func startRedis(ctx context.Context, path string) (*store, error) {
 	}
 	addr := l.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
+	// A port that was free a moment ago is no guarantee, but redis-server does not choose one
+	// itself: its port 0 means that it does not listen.
 	l.Close()
 	dir, err := os.MkdirTemp("", "strata-stage-")
 	if err != nil {
@@ -61,6 +65,7 @@ func startRedis(ctx context.Context, path string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The server needs a moment until it listens: it is asked for up to five seconds.
 	for range 100 {
 		if conn, e := dial(ctx, addr); e == nil {
 			conn.Close()

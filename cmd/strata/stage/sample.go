@@ -152,6 +152,7 @@ func (s *Stage) sample() {
 	for _, service := range s.instances {
 		now.Add(service.Answers())
 	}
+	// The instances count since they were made. A sample has the difference to the sample before.
 	x.Memory, x.Stale = now.Memory-s.last.Memory, now.Stale-s.last.Stale
 	x.L2, x.Shared = now.L2-s.last.L2, now.Shared-s.last.Shared
 	s.last = now
@@ -172,6 +173,8 @@ func (s *Stage) State(ctx context.Context, after int64) State {
 	}
 	for i, service := range s.instances {
 		g := service.Look(ctx, key)
+		// The newest value is known from the queries, and from the values of instances: the origin
+		// forgets which it has seen when another greeting is watched.
 		newest = max(newest, g.Value.Asked)
 		st.Seen = append(st.Seen, Seen{
 			Instance: instanceNames[i], Text: g.Value.Text, Number: g.Value.Asked,
@@ -185,11 +188,13 @@ func (s *Stage) State(ctx context.Context, after int64) State {
 		st.Instances = append(st.Instances, x)
 	}
 	st.Newest = newest
+	// A value may be fresh by its life and yet old: another instance has a newer one.
 	for i := range st.Seen {
 		if x := &st.Seen[i]; x.State == "fresh" && x.Number < newest {
 			x.State = "old"
 		}
 	}
+	// The lock is taken after the instances were asked, since that may wait for a server.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.samples {

@@ -44,6 +44,7 @@ func ParseScript(text []byte) (s Script, err error) {
 		return s, fmt.Errorf("script: longer than %d bytes", maxScript)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
+	// No line of a script within the limit is too long for the scanner, whose own limit is lower.
 	lines.Buffer(nil, maxScript+1)
 	last := time.Duration(0)
 	for n := 1; lines.Scan(); n++ {
@@ -108,6 +109,8 @@ func (s *Stage) Play(ctx context.Context, script Script, w io.Writer) error {
 		if len(steps) > 0 {
 			next = steps[0].At
 		}
+		// Times count from the begin of the script, so that a slow action does not shift those
+		// behind it.
 		timer := time.NewTimer(time.Until(begun.Add(next)))
 		var err error
 		select {
@@ -122,6 +125,7 @@ func (s *Stage) Play(ctx context.Context, script Script, w io.Writer) error {
 				_, err = s.writeSamples(ctx, w, begun, seen)
 				return err
 			}
+			// The samples before an action stand above its line.
 			if seen, err = s.writeSamples(ctx, w, begun, seen); err == nil {
 				err = s.step(ctx, w, steps[0])
 			}
@@ -157,6 +161,8 @@ func (s *Stage) writeSamples(ctx context.Context, w io.Writer, begun time.Time, 
 		}
 	}
 	for _, m := range state.Marks {
+		// Actions have their own lines, from step. Here are only the failures that the load has
+		// met.
 		if m.Action != 0 || m.Text == "start" {
 			continue
 		}

@@ -74,6 +74,7 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 		return nil, fmt.Errorf("stage: the rate must be from 1 to %d, and the TTL 1ms or more", maxRate)
 	}
 	s = &Stage{o: o, load: newGenerator(int64(o.Rate)), begun: time.Now()}
+	// ctx is for the start alone: the stage runs until Close.
 	running, end := context.WithCancel(context.Background())
 	s.end = end
 	defer func() {
@@ -101,6 +102,7 @@ func (s *Stage) open(ctx context.Context) (err error) {
 	}
 	s.origin = &moody{Origin: s.db}
 	s.origin.latency.Store(int64(max(0, s.o.Latency)))
+	// The name of the first rank is the one that the load asks for most.
 	s.origin.watch(hello.Key{Name: nameOf(0), Locale: locale})
 	if s.store, err = openStore(ctx, s.o.Redis.Addr); err != nil {
 		return err
@@ -108,6 +110,8 @@ func (s *Stage) open(ctx context.Context) (err error) {
 	if s.l2, err = newProxy(ctx, s.store.addr); err != nil {
 		return err
 	}
+	// L2 and the bus have a proxy each, though they are one server, so that one can be broken
+	// without the other.
 	s.bus, err = newProxy(ctx, s.store.addr)
 	return err
 }
@@ -140,6 +144,7 @@ func (s *Stage) openInstances() error {
 // Close ends the load and closes all parts.
 func (s *Stage) Close() error {
 	s.end()
+	// The load ends first: requests to closed instances would be counted as failures.
 	s.runs.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

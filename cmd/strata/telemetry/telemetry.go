@@ -99,6 +99,8 @@ func (t *Telemetry) Watch(ctx context.Context, caches ...Source) error {
 func (t *Telemetry) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	// Shutdown sends what is left. The callbacks on the caches are removed after it, since the last
+	// report still calls them.
 	err := t.traces.Shutdown(ctx)
 	if t.metrics != nil {
 		err = errors.Join(err, t.metrics.Shutdown(ctx))

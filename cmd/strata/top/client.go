@@ -37,6 +37,8 @@ func newClient(address string) (*client, error) {
 	if err != nil {
 		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/?token=TOKEN")
 	}
+	// The token goes into a header, and not into the addresses of requests, which logs and errors
+	// may show.
 	token := u.Query().Get("token")
 	u.RawQuery, u.Fragment = "", ""
 	if !strings.HasSuffix(u.Path, "/") {

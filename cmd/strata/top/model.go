@@ -92,10 +92,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case overviewMsg:
 		if m.failed(msg.err); msg.err == nil {
 			m.overview, m.seen = msg.o, true
+			// The first cache is chosen for a person who has not chosen yet.
 			if m.chosen == "" && len(msg.o.Caches) > 0 {
 				m.chosen = m.rows()[0].Name
 			}
 		}
+		// The next question waits for the answer to this one: a slow page gets no heap of
+		// questions.
 		return m, tea.Tick(every, func(time.Time) tea.Msg { return tickMsg{} })
 	case detailMsg:
 		if m.failed(msg.err); msg.err == nil {
@@ -152,6 +155,7 @@ func (m *model) press(key string) tea.Cmd {
 		m.reverse = !m.reverse
 	case "enter":
 		if m.chosen != "" {
+			// The detail of the cache before must not be seen under the name of this one.
 			m.screen, m.scroll, m.detail = detail, 0, api.Detail{}
 			return m.askDetail()
 		}
@@ -192,6 +196,7 @@ func (m *model) askDetail() tea.Cmd {
 // move chooses another cache.
 func (m *model) move(by int) {
 	rows := m.rows()
+	// The choice is a name, not a row: each answer may put the rows into another order.
 	for i := range rows {
 		if rows[i].Name == m.chosen {
 			m.chosen = rows[min(max(i+by, 0), len(rows)-1)].Name

@@ -44,6 +44,7 @@ func (m *model) View() tea.View {
 func (m *model) draw() string {
 	body, foot := m.body(), m.foot()
 	room := max(0, m.height-1-len(foot))
+	// The keys count lines without a limit: the end of the body is known only here.
 	if m.screen == detail || m.screen == explained {
 		m.scroll = min(m.scroll, max(0, len(body)-room))
 		body = body[m.scroll:]
@@ -110,6 +111,8 @@ func (m *model) drawList() (all []line) {
 	rows := m.rows()
 	room := m.height - 1 - len(all) - len(m.foot())
 	first, lines := 0, []int(nil) // the number of lines of each row
+	// A row has as many lines as its troubles need. Rows above the chosen one are left out until it
+	// is on the screen.
 	for i := range rows {
 		lines = append(lines, len(l.rows(&rows[i])))
 		if rows[i].Name == m.chosen {
@@ -189,6 +192,7 @@ func (m *model) drawDetail() (all []line) {
 	all = append(all, line{}, line{"hottest keys by load time" + since, m.styles.title})
 	all = append(all, m.hot(d.Hot.ByLoadTime)...)
 	all = append(all, line{}, line{"last events", m.styles.title})
+	// The newest event comes first: it is the one a person looks for.
 	for i := len(d.Events) - 1; i >= 0; i-- {
 		e, style := d.Events[i], m.styles.plain
 		if e.Level != "info" {
@@ -339,6 +343,7 @@ func (m *model) drawExplained() (all []line) {
 			name += "  (this page's)"
 		}
 		all = append(all, line{}, line{head(name, m.width), m.styles.title})
+		// Without an answer, the verdict says why, and nothing else is known.
 		if !i.Answered {
 			all = append(all, m.text("", i.Verdict, m.styles.bad)...)
 			continue

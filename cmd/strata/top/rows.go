@@ -92,6 +92,7 @@ func states(s *api.Summary) (all []string) {
 	if n.Remote.BreakerOpen {
 		all = append(all, l2+": breaker is open")
 	} else {
+		// If all servers are left alone, one sentence says so. Else those are named that are.
 		for _, server := range n.Remote.ServersLeftAlone {
 			all = append(all, "L2 "+server+": breaker is open")
 		}

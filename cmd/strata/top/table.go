@@ -138,6 +138,7 @@ func wrap(parts []string, between string, width int) (lines []string) {
 			line = p
 		case strings.Contains(p, " ") && between != " ":
 			end()
+			// The last line of the divided part stays open for the next part.
 			some := wrap(strings.Split(p, " "), " ", width)
 			lines, line = append(lines, some[:len(some)-1]...), some[len(some)-1]
 		default:
