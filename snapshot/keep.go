@@ -50,6 +50,8 @@ func openEarlier(path string, all []transfer.Source) *earlier {
 func (e *earlier) read(all []transfer.Source) bool {
 	r := format.NewReader(e.f, format.Limits{})
 	h, err := r.Header()
+	// Keys that are too old are not kept for ever by one save after the other: the age is that of
+	// the oldest file.
 	if age := time.Since(h.Created); err != nil || h.Mode != format.Keys || age > keepFor || age < -maxAhead {
 		return false
 	}
@@ -77,6 +79,7 @@ func (e *earlier) cache(s *format.Section, all []transfer.Source) int {
 // keys iterates over the caches and keys of the file, up to an error.
 func (e *earlier) keys() iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
+		// The file is read a second time, so that its keys need no memory.
 		if _, err := e.f.Seek(0, io.SeekStart); err != nil {
 			return
 		}
@@ -108,6 +111,7 @@ func (w *writing) findQuiet() {
 	}
 	for i, s := range w.all {
 		n := min(w.earlier.counts[i], w.most())
+		// Half of the keys are enough to see that the cache is not quiet.
 		q := &quiet{}
 		for name := range s.Hot((n+1)/2, &q.left) {
 			q.present = append(q.present, name)
@@ -142,6 +146,7 @@ func (w *writing) keep() error {
 		return nil
 	}
 	written := make(map[int]map[string]bool)
+	// Keys that the cache has are written already, as hotter ones.
 	for i, q := range w.quiet {
 		if q != nil {
 			written[i] = make(map[string]bool, len(q.present))

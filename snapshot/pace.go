@@ -38,6 +38,8 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 		p.due = now
 	}
 	p.due = p.due.Add(time.Duration(float64(n) / p.perSecond * float64(time.Second)))
+	// The bytes take their place in time under the lock. The wait itself is outside, side by side
+	// with those of other streams.
 	ahead := p.due.Sub(now)
 	p.mu.Unlock()
 	if ahead <= paceBurst {
@@ -76,6 +78,8 @@ func newMeter(tell func(Progress)) *meter {
 // progress tells how far the call is. It holds no lock of the meter, and waits for no function that
 // does not return.
 func (m *meter) progress(so Progress) {
+	// One function at a time: callers need no lock of their own. The runner gives up on one that
+	// does not return.
 	m.teller.Run(context.Background(), func() {
 		m.one <- struct{}{}
 		defer func() { <-m.one }()
@@ -154,10 +158,12 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 		p.before()
 	}
 	n, err = p.r.Read(b)
+	// The end of the call also ends the source, whose own error says less about why.
 	if cause := context.Cause(p.ctx); err != nil && err != io.EOF && cause != nil {
 		err = cause
 	}
 	p.count(n)
+	// How many bytes come is known only now, so they are paid for after the read.
 	if wait := p.pace.wait(p.ctx, n); err == nil {
 		err = wait
 	}

@@ -62,6 +62,7 @@ func newReading(ctx context.Context, o Options, mode format.Mode, caches []Cache
 	}
 	rd := &reading{o: o, mode: mode, all: all, pace: newPacer(o.BytesPerSecond), meter: newMeter(o.Progress), warmers: make(map[string]*warmer)}
 	rd.taken = make(map[string]*transfer.Taken)
+	// All are made now: the streams read the map without a lock.
 	for _, s := range all {
 		rd.taken[s.Name()] = new(transfer.Taken)
 	}
@@ -73,6 +74,7 @@ func newReading(ctx context.Context, o Options, mode format.Mode, caches []Cache
 func (rd *reading) end(done, failed string, err error) (Report, error) {
 	for i := range rd.report.Caches {
 		c := &rd.report.Caches[i]
+		// Entries that a later drop has removed again were counted when they were stored.
 		c.withdraw(rd.taken[c.Name])
 		if w := rd.warmers[c.Name]; w != nil {
 			if warm := w.end(c); err == nil && warm != nil {
@@ -181,6 +183,7 @@ func (in *incoming) from(r *format.Reader, c clock) error {
 		return err
 	}
 	for {
+		// The rest would be turned away entry by entry: it need not even be transferred.
 		if in.full() {
 			in.rd.partly("L1 is full")
 			return nil
@@ -247,6 +250,8 @@ func (in *incoming) bind(s *format.Section) {
 			b.source = source
 		}
 	}
+	// A section without a cache is read to its end, since the others are behind it. Its entries are
+	// only counted.
 	if why := in.refuse(b.source, s); why != "" {
 		b.source, b.report.Refused = nil, why
 	} else if in.usable++; in.rd.mode == format.Values {
@@ -261,6 +266,7 @@ func (in *incoming) refuse(source transfer.Source, s *format.Section) string {
 	if source == nil {
 		return "no cache here has this name"
 	}
+	// The counts and the drops of two sections for one cache could not be told apart.
 	for i := range in.sections {
 		if in.sections[i].report.Name == s.Name {
 			return "the snapshot has an earlier section of this name"
@@ -291,6 +297,7 @@ func (in *incoming) key(s *section, name []byte) {
 	case s.source == nil:
 		s.report.Entries++
 		s.report.Passed++
+	// The name outlives the memory of the record, which the next one uses again.
 	case !in.rd.warm(s.source, bytes.Clone(name)):
 		s.fates[transfer.Unconfirmed]++
 	}
@@ -304,6 +311,8 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 	}
 	in.p.entries++
 	o := s.restore.Entry(e, in.ago(), in.rd.o.Alias)
+	// The entry may have missed a drop. Its key is as good as before: L2 has the value, or knows of
+	// the drop.
 	if o == transfer.Unconfirmed {
 		s.report.Suspect = s.suspect
 		if s.source.HasTier() && in.rd.warm(s.source, bytes.Clone(e.Key)) {
@@ -312,6 +321,7 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 	}
 	s.fates[o]++
 	switch o {
+	// Only refusals in a row count: as long as some entries find room, L1 is not full.
 	case transfer.Stored:
 		s.full = 0
 	case transfer.Full:
@@ -328,6 +338,8 @@ func (in *incoming) drop(s *section, d format.Drop) {
 	case s.restore == nil:
 	case !d.All:
 		s.restore.Drop(d.Name, in.ago())
+	// A cache that tells its drops in logs writes this record only for readers of earlier versions,
+	// which know no logs. It would empty L1 for nothing.
 	case !s.told:
 		s.restore.DropAll()
 	}
@@ -350,6 +362,7 @@ func (in *incoming) learn(s *section, piece []byte) error {
 func (rd *reading) take(sections []section) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
+	// The streams of one call count apart, without a lock, and are added at their ends.
 	for i := range sections {
 		s := &sections[i]
 		s.report.add(&s.fates)

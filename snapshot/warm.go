@@ -25,6 +25,8 @@ const warmAhead = 1024
 // is full or L2 does not answer.
 func (rd *reading) warm(source transfer.Source, name []byte) bool {
 	w := rd.warmer(source)
+	// A full channel lets the stream wait, so that L2 sets the pace, and no memory grows with the
+	// number of keys.
 	select {
 	case w.names <- name:
 		w.named.Add(1)
@@ -50,6 +52,7 @@ func (rd *reading) warmer(source transfer.Source) *warmer {
 func (w *warmer) run(ctx context.Context, source transfer.Source, perSecond int) {
 	defer close(w.done)
 	w.so, w.err = source.Warm(ctx, w.told(ctx), perSecond, nil)
+	// The reason of the caller says more than the error of a read that it has cut off.
 	if cause := context.Cause(ctx); cause != nil && w.err != nil {
 		w.err = cause
 	}

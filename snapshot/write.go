@@ -128,6 +128,7 @@ func (w *writing) begin() error {
 			if err != nil {
 				return fmt.Errorf("cache %q: %w", s.Name(), err)
 			}
+			// stream closes the dumps, also those of a call that fails with the next cache.
 			w.dumps = append(w.dumps, d)
 			about.Position = d.Position()
 		}
@@ -163,6 +164,8 @@ func (w *writing) keys() error {
 	for i := range w.all {
 		lists[i] = w.hot(i)
 	}
+	// In turn, so that the end of a stream that is cut off costs each cache some of its keys, and
+	// no cache all of them.
 	err := inTurn(lists, func(string) int { return 0 }, func(i int, name string) error {
 		return w.count(i, w.w.Key(i, name))
 	})
@@ -213,6 +216,8 @@ func (w *writing) values() error {
 		switch n++; {
 		case g.entry.Uses < uses: // the more used ones of small caches may wait for a full frame
 			uses, err = g.entry.Uses, w.w.Flush()
+		// Entries written before may have been dropped since. The reader has them in use, and must
+		// learn of it before the end of a long stream.
 		case n%lookEvery == 0:
 			err = w.drops()
 		}
@@ -224,6 +229,8 @@ func (w *writing) values() error {
 	if err == nil {
 		err = w.drops()
 	}
+	// At the end come all drops that the cache knows: its own, and those that snapshots have told
+	// it of.
 	for i := range w.dumps {
 		if err == nil {
 			err = w.tell(i, true)
@@ -259,6 +266,8 @@ func (w *writing) count(i int, err error) error {
 	case err == nil:
 		c.Entries++
 		w.p.entries++
+	// A value that cannot be encoded, or is too large, is left out and counted: it is no reason to
+	// give up the others.
 	case errors.As(err, &skip):
 		c.Skipped++
 		err = nil
@@ -325,6 +334,8 @@ func (w *writing) drops() error {
 		names, all := d.Dropped()
 		for _, name := range names {
 			err := w.w.Drop(i, name, false)
+			// A name too long for a record becomes a drop of everything, which the reader can be
+			// told.
 			if all = all || errors.Is(err, format.ErrTooLarge); err != nil && !all {
 				return err
 			}

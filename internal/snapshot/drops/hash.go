@@ -10,6 +10,8 @@ import (
 // key without a name. The function of returns the name of a key that is neither a string nor an
 // integer.
 func Hasher[K comparable](of func(K) (string, error)) func(K) uint64 {
+	// K may be a defined type, which no type switch finds, so its memory is read as that of its
+	// kind. A name would cost an allocation for each key.
 	switch kind := reflect.TypeFor[K]().Kind(); {
 	case kind == reflect.String:
 		return func(k K) uint64 { return hash(*(*string)(unsafe.Pointer(&k)), 0) }
@@ -36,6 +38,7 @@ func Hasher[K comparable](of func(K) (string, error)) func(K) uint64 {
 	}
 }
 
+// Zero stands for a key without a name, here and below.
 func number(n uint64) uint64 { return max(1, mix(n^0x8ebc6af09c88c6e3, 0x9e3779b97f4a7c15)) }
 
 // Tag returns the hash of a tag.

@@ -48,6 +48,8 @@ func (m *marks) add(begin uint64, size uint, stamp int64) (fresh bool) {
 		i++
 	}
 	fresh = m.slices[i].add(begin, size, stamp, m.size)
+	// A slice half full of marks would take every second key for dropped. Instead, everything up to
+	// its last drop counts as dropped, and marks begin anew.
 	if s := &m.slices[i]; s.set > 1<<s.size/2 {
 		m.horizon = max(m.horizon, s.latest)
 		for j := range m.slices[:i+1] {
@@ -70,6 +72,8 @@ func (s *slice) add(begin uint64, size uint, stamp int64, newSize uint) (fresh b
 		s.size, s.bits = newSize, make([]uint64, 1<<newSize/64)
 	}
 	n := uint64(1)
+	// A shorter mark stands for more hashes, and a longer one is cut: both drop more than was told,
+	// never less.
 	if size > s.size {
 		begin >>= size - s.size
 	} else {
@@ -110,6 +114,7 @@ func (m *marks) cut(end int64) {
 // is held.
 func (m *marks) merge() {
 	at := 0
+	// Slices with near ends lose the least: their drops get the later stamp of both.
 	for i := range len(m.slices) - 2 {
 		if m.slices[i+1].end-m.slices[i].end < m.slices[at+1].end-m.slices[at].end {
 			at = i

@@ -42,6 +42,7 @@ func (w *writer) room(n int) {
 	if len(w.b)+n > MaxPiece {
 		w.send(flagMore)
 	}
+	// A piece is read by itself, so it begins with the origin of its records.
 	if len(w.b) == 0 {
 		w.b = append(append(w.b, 0), w.origin...)
 	}
@@ -64,6 +65,7 @@ func (w *writer) begin(id uint64, knows, all int64) {
 // list writes a record of drops or marks with a stamp.
 func (w *writer) list(kind byte, stamp int64, size uint, all []uint64) {
 	for part := range slices.Chunk(all, most) {
+		// A gap between hashes of keyBits takes six bytes at most.
 		w.room(10 + 2*binary.MaxVarintLen64 + 6*len(part))
 		w.b = binary.LittleEndian.AppendUint64(append(w.b, kind), uint64(stamp))
 		w.b = binary.AppendUvarint(append(w.b, byte(size)), uint64(len(part)))
@@ -92,6 +94,8 @@ func (w *writer) marks(m *marks, since int64) {
 // drops writes drops: each with the highest stamp of the drops in its slice of m.
 func (w *writer) drops(m *marks, all []drop) {
 	slices.SortFunc(all, func(a, b drop) int { return cmp.Compare(a.stamp, b.stamp) })
+	// All drops of a slice share one stamp, the highest. A drop that seems later than it was makes
+	// more entries old, never fewer.
 	for _, end := range m.ends() {
 		n, _ := slices.BinarySearchFunc(all, end, func(d drop, end int64) int {
 			if d.stamp <= end {
@@ -106,6 +110,7 @@ func (w *writer) drops(m *marks, all []drop) {
 		for i, d := range all[:n] {
 			keys[i] = d.hash >> (64 - keyBits)
 		}
+		// In order, the gaps are small, and so are their numbers.
 		slices.Sort(keys)
 		w.list(recordDrops, all[n-1].stamp, keyBits, keys)
 		all = all[n:]
@@ -273,6 +278,8 @@ func (l *Log) learnOrigin(r *reader, s *Lesson) (at *origin) {
 		return nil
 	}
 	if _, known := s.knows.of(id); !known {
+		// No writer tells of more origins. Without this bound, memory would grow with what a peer
+		// sends.
 		if len(s.knows) > maxOrigins {
 			r.bad = true
 			return nil
@@ -293,9 +300,12 @@ func (l *Log) learnOrigin(r *reader, s *Lesson) (at *origin) {
 func (l *Log) learnList(r *reader, s *Lesson, at *origin, kind byte) {
 	stamp, size, n := r.stamp(), uint(r.byte()), r.uvarint()
 	sized := kind == recordMarks && size >= fewMarks && size <= manyMarks || kind == recordDrops && size == keyBits
+	// Each of n takes at least a byte: a short piece must not claim many.
 	if r.bad = r.bad || !sized || n > most || n > uint64(len(r.b)); r.bad {
 		return
 	}
+	// Marks of drops up to this stamp get a slice of their own, so that later drops do not make
+	// them look later.
 	if at != nil {
 		at.forgot.cut(stamp)
 	}

@@ -52,6 +52,7 @@ func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (suspect st
 // Entry takes in e.
 func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) transfer.Outcome {
 	c := r.c
+	// For the stream, a closed cache is one without room: the rest need not be read.
 	if c.Closed() {
 		return transfer.Full
 	}
@@ -66,13 +67,17 @@ func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) tr
 	if c.L2.Used() && c.L2.Dropped(name, e.Tags) {
 		return transfer.Changed
 	}
+	// The clock of the other machine may be ahead of this one. A negative time would make lives
+	// longer.
 	ago = max(ago, 0)
 	age := e.Age
 	if age >= 0 {
 		age += ago
 	}
+	// Admit, below, asks the drops that are known here about this entry, under the lock of its key.
 	r.Ask(c.Flights.HashOf(key), e.Tags, age)
 	fresh, left := transfer.Rest(e.Fresh, ago), transfer.Rest(e.Left, ago)
+	// A stale negative entry is of no use: only values are served stale.
 	if left <= 0 || e.NotFound && fresh <= 0 {
 		return transfer.Over
 	}
@@ -83,6 +88,7 @@ func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) tr
 	if !ok {
 		return transfer.Unusable
 	}
+	// The options of this cache may keep stale values for a shorter time than those of the other.
 	return r.insert(key, v, e, fresh, min(left, c.Kept(max(fresh, 0), e.Own)), ago)
 }
 
@@ -144,6 +150,7 @@ func (r *incoming[K, V]) has(key K) bool {
 // insert puts v into L1 as the entry of key.
 func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
 	c := r.c
+	// The Weigher of this cache decides, not the weight that the other has found.
 	weight, ok := c.Weigh(key, v)
 	if !ok {
 		return transfer.Unusable
@@ -179,10 +186,12 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 			}
 		})
 	})
+	// Functions of the program are called without the lock of flights.
 	c.Values.Notify(removed)
 	if o == transfer.Stored {
 		c.Stored(key, v)
 	}
+	// An entry that was in use there must not be the first that this cache evicts.
 	if o == transfer.Stored && from.Uses > 0 {
 		c.Values.Touch(key)
 	}

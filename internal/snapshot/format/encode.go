@@ -66,6 +66,7 @@ func appendEntry(b []byte, e *Entry) []byte {
 	if flags&flagWeight != 0 {
 		b = binary.AppendUvarint(b, uint64(e.Weight))
 	}
+	// An age is rounded up: an entry must not seem younger than it is.
 	if flags&flagAge != 0 {
 		b = binary.AppendUvarint(b, uint64(min(-floorMillis(-e.Age), maxMillis)))
 	}
@@ -100,6 +101,7 @@ func appendLife(b []byte, fresh, left time.Duration) []byte {
 	if fresh == Forever {
 		return append(b, 0)
 	}
+	// Lives are rounded down, so that none is longer here than it was there.
 	f := floorMillis(fresh)
 	b = binary.AppendUvarint(b, zigzag(f)+1)
 	if left == Forever {
