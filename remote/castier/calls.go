@@ -89,6 +89,7 @@ func spread(items []Item, errs keyErrors, at []int) ([]Item, keyErrors) {
 		allErrs = make(keyErrors, len(at))
 	}
 	for i, from := range at {
+		// The callers change and keep values, so that two must not share one.
 		if all[i] = items[from]; slices.Index(at, from) != i {
 			all[i].Value = bytes.Clone(all[i].Value)
 		}
@@ -182,6 +183,8 @@ func touchBySwaps(ctx context.Context, s Store, touches []Touch) ([]bool, keyErr
 	var swaps []Swap
 	var of []int
 	for i, it := range items {
+		// Writing an item once more is the only way to another life. It needs the version, so that
+		// it cannot undo the write of another client.
 		if errs.at(i) == nil && it.Version != (Version{}) {
 			swaps, of = append(swaps, Swap{Key: keys[i], Value: it.Value, Version: it.Version, Life: touches[i].Life}), append(of, i)
 		}
@@ -229,6 +232,7 @@ func addBySwaps(ctx context.Context, s Store, adds []Add) ([]uint64, error) {
 	for i := range left {
 		left[i] = i
 	}
+	// Other clients count at the same time, and may win every turn: hence the limit.
 	for range maxTurns {
 		keys := make([]string, len(left))
 		for k, i := range left {

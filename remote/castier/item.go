@@ -68,6 +68,8 @@ func appendSlot(b []byte, s *entryrules.Slot) []byte {
 	b = binary.AppendVarint(b, s.Value.Left)
 	b = appendText(b, s.Value.Namespace)
 	data := s.Value.Data
+	// The IDs from before the value was extended are kept as well: a reader that knows one of them
+	// need not read the bytes again.
 	if _, is := referred(data); is {
 		data = appendEarlier(bytes.Clone(data), s.Value.Earlier)
 	}
@@ -86,6 +88,7 @@ func appendText(b []byte, s string) []byte {
 func decodeEntry(item []byte, name string) (s entryrules.State, err error) {
 	d := decoder{rest: item}
 	d.mark(entryMark)
+	// Another key with the same hash, which is as good as no item.
 	if d.text() != name {
 		return s, errForeign
 	}
@@ -95,6 +98,8 @@ func decodeEntry(item []byte, name string) (s entryrules.State, err error) {
 	for n := d.number(); n > 0 && !d.bad; n-- {
 		s.Slots = append(s.Slots, d.slot())
 	}
+	// Bytes behind the end mean that another version has written the item, with a part that must
+	// not get lost.
 	if d.bad || len(d.rest) > 0 {
 		return entryrules.State{}, errForeign
 	}
@@ -166,6 +171,7 @@ func (d *decoder) bytes() []byte {
 		d.fail()
 		return nil
 	}
+	// The capacity ends with the part: an append must not write into the next one.
 	b := d.rest[:n:n]
 	d.rest = d.rest[n:]
 	return b
@@ -237,6 +243,7 @@ func itemKey(prefix string, kind, hashed byte, name string) (key string, isHash 
 	if len(prefix)+1+len(name) <= maxKey && plain(name) {
 		return prefix + string(kind) + name, false
 	}
+	// A long name, or one with bytes that a store does not accept, becomes a hash.
 	sum := sha256.Sum256([]byte(name))
 	return prefix + string(hashed) + base64.RawURLEncoding.EncodeToString(sum[:]), true
 }

@@ -41,6 +41,7 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 	each(byServer, func(server int, some []int) {
 		err := t.read(ctx, server, reading{keys, known, all, errs}, some)
 		for _, i := range some {
+			// A key with an error must not have half of an answer.
 			if errs[i] = t.of(server, cmp.Or(err, errs[i])); errs[i] != nil {
 				all[i] = remote.Held{}
 			}
@@ -83,6 +84,8 @@ func (t *Tier) read(ctx context.Context, server int, g reading, some []int) erro
 		some = nil
 		for _, w := range values {
 			g.errs[w.at] = w.err
+			// The same value missing twice was not replaced but evicted: to read on would change
+			// nothing.
 			if w.lost != 0 && lost[w.at] != w.lost {
 				if lost == nil {
 					lost = map[int]uint64{}
@@ -105,6 +108,7 @@ func (t *Tier) states(ctx context.Context, server int, g reading, some []int) er
 	for k, i := range some {
 		keys[k], _ = t.entry(g.keys[i])
 	}
+	// The keys of a call to a Store differ; callers may name a key twice.
 	distinct, places := distinctOf(keys)
 	items, errs, err := t.readBehind(ctx, &r, distinct)
 	if err != nil {
@@ -128,6 +132,7 @@ func (t *Tier) states(ctx context.Context, server int, g reading, some []int) er
 // DropAll implements [remote.Tier]: it counts a drop on each server. If only some
 // servers answer, the error is a [remote.NotToldError].
 func (t *Tier) DropAll(ctx context.Context, soft bool) error {
+	// This instance must not believe in the counters that it has read before its own drop.
 	defer t.names.recheck()
 	return onAll(t.servers, func(server int) error { return t.dropOn(ctx, server, soft) })
 }
@@ -185,6 +190,7 @@ func onAll(s Fleet, f func(server int) error) error {
 	switch len(untold) {
 	case 0:
 		return nil
+	// No server was told: that is an ordinary failure, and the caller repeats the whole drop.
 	case len(servers):
 		return errors.Join(errs...)
 	}

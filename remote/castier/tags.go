@@ -34,6 +34,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if err != nil {
 		return err
 	}
+	// One addition has given a number to each tag. Numbers begin behind those of all earlier drops.
 	all := make([]*tagChange, len(tags))
 	for i, name := range tags {
 		at := clock - uint64(len(tags)-1-i)
@@ -41,6 +42,8 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 			if soft {
 				is.expired = max(is.expired, at)
 			}
+			// A tag that the store does not know may have lost a hard drop, so a soft one is not
+			// enough.
 			if !soft || !known {
 				is.dropped = max(is.dropped, at)
 			}
@@ -100,12 +103,15 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 	if len(lost) == 0 {
 		return nil
 	}
+	// The drop gets a number of its own, later than every value stored so far.
 	now, err := t.countTags(ctx, 1)
 	if err != nil {
 		return err
 	}
 	for _, c := range lost {
 		c.done, c.drop = false, func(is *tag, known bool) {
+			// Another client may have replaced the tag meanwhile. Its drop is then as good as this
+			// one.
 			if !known || is.dropped > now || is.expired > now {
 				*is = tag{dropped: now}
 			}
@@ -134,6 +140,8 @@ func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
 		ctx, cancel = remote.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
+	// Nearly all tags of nearly all writes exist: the look-up decides whether anything has to be
+	// written.
 	slices.Sort(tags)
 	missing := slices.DeleteFunc(t.lookUp(ctx, slices.Compact(tags)), func(c *tagChange) bool {
 		return c.err != nil || c.is != (tag{})
@@ -173,6 +181,7 @@ func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
 	}
 	each(byServer, func(server int, some []*tagChange) {
 		err := t.of(server, t.applyTagsOn(ctx, server, some))
+		// A change of an earlier turn is done, whatever happens to the rest of its server.
 		for _, c := range some {
 			if err != nil && !c.done {
 				c.err = err
