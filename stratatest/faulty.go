@@ -55,6 +55,7 @@ func ability[T any](f faulty, wrap func(T) T) (T, bool) {
 
 // wait waits for the delay of an operation, and returns its error.
 func (f faulty) wait(ctx context.Context, op, key string) error {
+	// The error comes after the delay, like that of a server that answers late.
 	delay, err := f.fault(op, key)
 	if delay <= 0 {
 		return err

@@ -60,6 +60,7 @@ func (n *namespace) move(lane uint16) (was, is remote.LaneVersion) {
 // that no lease has yet.
 func (n *namespace) table() *tagTable {
 	n.asked = true
+	// The clock goes on, so that no lease from before the loss has the floor of the new table.
 	if n.tags == nil {
 		n.clock++
 		n.tags = newTagTable(n.clock)

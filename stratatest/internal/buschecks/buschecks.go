@@ -180,12 +180,14 @@ func checkConnectedFirst(v *view) {
 	}
 }
 
+// checkOwnMessages: an instance hears its own messages, by which it knows that the bus works.
 func checkOwnMessages(v *view) {
 	e := Follow(v, v.Bus, v.name)
 	v.publish(v.Bus, v.message(1))
 	e.hears(v.message(1))
 }
 
+// checkRouting: names are bytes, and none is a pattern or the beginning of another for the bus.
 func checkRouting(v *view) {
 	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "{x", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
 	var ears []*Ear
@@ -203,6 +205,7 @@ func checkRouting(v *view) {
 	}
 }
 
+// checkOrder: messages of one publisher arrive in their order, within a call and from call to call.
 func checkOrder(v *view) {
 	const batches, size = 100, 10
 	e := Follow(v, v.Bus, v.name)
@@ -218,6 +221,7 @@ func checkOrder(v *view) {
 	e.hears(want...)
 }
 
+// checkUnchanged: all fields arrive as they were, also the largest numbers and any bytes of keys.
 func checkUnchanged(v *view) {
 	e := Follow(v, v.Bus, v.name)
 	for i, key := range hostile.Keys() {
@@ -235,6 +239,8 @@ func checkUnchanged(v *view) {
 	e.hears(m)
 }
 
+// checkEveryFollower: a message is for all followers of its name, of this connection and of others,
+// until they stop.
 func checkEveryFollower(v *view) {
 	a, b, c := Follow(v, v.Bus, v.name), Follow(v, v.Bus, v.name), Follow(v, v.Peer, v.name)
 	v.publish(v.Bus, v.message(1))
@@ -247,6 +253,7 @@ func checkEveryFollower(v *view) {
 	c.hears(v.message(2))
 }
 
+// checkOneCallAtATime: a follower keeps its state without a lock.
 func checkOneCallAtATime(v *view) {
 	const publishers, each = 4, 50
 	var running, overlaps atomic.Int32
@@ -275,6 +282,7 @@ func checkOneCallAtATime(v *view) {
 	}
 }
 
+// checkStop: after stop the follower may be taken apart. Other followers of the name go on.
 func checkStop(v *view) {
 	other := Follow(v, v.Bus, v.name)
 	var slow, running atomic.Bool
@@ -304,6 +312,8 @@ func checkStop(v *view) {
 	}
 }
 
+// checkGap: messages during a cut are lost, so that followers must be told of it before anything
+// else arrives.
 func checkGap(v *view) {
 	if v.Cut == nil {
 		v.Skip("no Cut")
@@ -324,6 +334,7 @@ func checkGap(v *view) {
 	}
 }
 
+// checkCancelledPublish: a publisher must know that its message may not have been sent.
 func checkCancelledPublish(v *view) {
 	ctx, cancel := context.WithCancel(v.Context())
 	cancel()

@@ -73,18 +73,21 @@ func (v *view[V]) yields(data []byte, want V) V {
 	return got
 }
 
+// checkName: entries in L2 name the codec that can read them.
 func (v *view[V]) checkName() {
 	if a, b := v.codec.Name(), v.codec.Name(); a == "" || a != b {
 		v.Errorf("Name() = %q, then %q; want a constant", a, b)
 	}
 }
 
+// checkRoundTrip: a value from L2 is the value that was loaded.
 func (v *view[V]) checkRoundTrip() {
 	for _, value := range v.values {
 		v.yields(v.encode(value), value)
 	}
 }
 
+// checkAppend: the bytes in front of a value stay, whether or not there is room behind them.
 func (v *view[V]) checkAppend() {
 	for _, value := range v.values {
 		want := v.encode(value)
@@ -102,6 +105,7 @@ func (v *view[V]) checkAppend() {
 	}
 }
 
+// checkMemory: the cache uses the memory of encoded bytes again.
 func (v *view[V]) checkMemory() {
 	for _, value := range v.values {
 		data := v.encode(value)
@@ -141,6 +145,7 @@ func (v *view[V]) checkAliases() {
 	}
 }
 
+// checkDistinct: two values with one encoding would be the same value to every reader.
 func (v *view[V]) checkDistinct() {
 	for i, a := range v.values {
 		for _, b := range v.values[:i] {
@@ -182,6 +187,7 @@ func (v *view[V]) checkDamage() {
 	}
 }
 
+// checkConcurrent: all goroutines of a program share one codec.
 func (v *view[V]) checkConcurrent() {
 	var wg sync.WaitGroup
 	for range 8 {
@@ -201,6 +207,8 @@ func (v *view[V]) checkConcurrent() {
 	wg.Wait()
 }
 
+// sameValue reports whether two values are equal. A codec need not tell a nil slice or map from an
+// empty one.
 func sameValue[V any](a, b V) bool {
 	if e, ok := any(a).(interface{ Equal(V) bool }); ok {
 		return e.Equal(b)

@@ -66,6 +66,8 @@ func (v *view) add(c castier.Counter, name string, delta, first uint64) uint64 {
 	return sums[0]
 }
 
+// checkCounters: a counter that is lost begins at a number that it never had, and only if the
+// caller wants that.
 func checkCounters(v *view) {
 	c := ability[castier.Counter](v)
 	const first = 1<<62 + 5

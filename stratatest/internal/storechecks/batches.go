@@ -49,6 +49,7 @@ func checkBatch(v *view) {
 	}
 }
 
+// checkLinesUp: items have the indexes of their keys, with and without an item.
 func checkLinesUp(v *view) {
 	var keys []string
 	for i := range batch {

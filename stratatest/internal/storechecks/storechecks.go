@@ -110,6 +110,7 @@ func swapChecks() []check {
 	}
 }
 
+// checkAbsent: an absent item and an empty one are different: only the second has a version.
 func checkAbsent(v *view) {
 	if is := v.get("none"); is.Version != (castier.Version{}) {
 		v.Errorf("an item that was never written has version %+v", is.Version)
@@ -117,6 +118,7 @@ func checkAbsent(v *view) {
 	v.put("empty", "", castier.Version{})
 }
 
+// checkMakes: of two callers that find no item, one makes it.
 func checkMakes(v *view) {
 	v.put("k", "one", castier.Version{})
 	if v.swap("k", "two", castier.Version{}, 0) {
@@ -125,6 +127,8 @@ func checkMakes(v *view) {
 	v.holds("k", "one")
 }
 
+// checkNeedsVersion: a swap compares the whole version. One that is not done changes neither the
+// item nor its version.
 func checkNeedsVersion(v *view) {
 	first := v.put("k", "one", castier.Version{})
 	second := v.put("k", "two", first)
@@ -208,6 +212,8 @@ func checkVersionsAfterTheEnd(v *view) {
 	}
 }
 
+// checkLife: a store may keep items for longer than their lives, since the tier has the ends in the
+// items. It must not keep them for a shorter time.
 func checkLife(v *view) {
 	lives := map[string]time.Duration{"for ever": 0, "short": 3 * time.Second, "long": time.Hour, "very long": 365 * 24 * time.Hour, "longest": 100 * 365 * 24 * time.Hour}
 	for name, life := range lives {
@@ -223,6 +229,8 @@ func checkLife(v *view) {
 	}
 }
 
+// checkBytes: values are any bytes; keys are printable, or not even UTF-8, and up to 250 bytes
+// long.
 func checkBytes(v *view) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -247,6 +255,7 @@ func checkBytes(v *view) {
 	}
 }
 
+// checkOwners: the tier uses the memory of its arguments again, and changes what it has read.
 func checkOwners(v *view) {
 	value := []byte("value")
 	swaps := []castier.Swap{{Key: v.key("a"), Value: value}, {Key: v.key("b"), Value: value}}
@@ -260,6 +269,7 @@ func checkOwners(v *view) {
 	v.holds("b", "value")
 }
 
+// checkContext: a call may fail under an ended context, but must not report what has not happened.
 func checkContext(v *view) {
 	version := v.put("k", "value", castier.Version{})
 	ctx, cancel := context.WithCancel(v.ctx)

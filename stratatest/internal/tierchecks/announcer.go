@@ -67,6 +67,8 @@ func (v *announceView) hears(kind remote.Kind, keys ...string) []remote.Message 
 	return got
 }
 
+// checkDropIsAnnounced: other instances drop the key from their L1 by this message. Drops with
+// another name, and stores, have none.
 func checkDropIsAnnounced(v *announceView) {
 	v.drop(remote.Drop{Key: "hard"})
 	v.hears(remote.Dropped, "hard")
@@ -110,6 +112,8 @@ func checkPutByTokenIsAnnounced(v *announceView) {
 	v.hears(remote.Dropped, "mine")
 }
 
+// checkMessageMeansDropped: an instance that hears the message reads the key again at once. If the
+// drop came later, it would take the old value back into its L1.
 func checkMessageMeansDropped(v *announceView) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -126,6 +130,8 @@ func checkMessageMeansDropped(v *announceView) {
 	}
 }
 
+// checkVersionsChain: each message names the version before it, so that a lost message is noticed
+// with the next one. This holds for drops at the same time, too.
 func checkVersionsChain(v *announceView) {
 	const droppers, each, keys = 4, 100, 7
 	sibling := v.sibling()
@@ -261,6 +267,8 @@ func checkEndIsAnnounced(v *announceView) {
 	quiet()
 }
 
+// checkDropAllIsAnnounced: the message has the count of drops, by which instances tell whether they
+// know the state.
 func checkDropAllIsAnnounced(v *announceView) {
 	for n := range uint64(2) {
 		v.dropAll(false)
@@ -273,6 +281,8 @@ func checkDropAllIsAnnounced(v *announceView) {
 	}
 }
 
+// checkTagDropsAreAnnounced: the clocks of messages form a chain, also within one call: a gap in it
+// is a lost message.
 func checkTagDropsAreAnnounced(v *announceView) {
 	clock := v.tags("a")[0].Dropped
 	expect := func(kind remote.Kind, tags ...string) {

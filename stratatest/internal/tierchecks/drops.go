@@ -35,6 +35,8 @@ func dropChecks() []tierCheck {
 	}
 }
 
+// checkDropMakesAbsent: a caller that has changed the origin drops the key, and must not read the
+// value from before. Other keys stay.
 func checkDropMakesAbsent(v *view) {
 	v.fill("k", "value")
 	v.fill("other", "value")
@@ -48,6 +50,8 @@ func checkDropMakesAbsent(v *view) {
 	v.isAbsent("never held")
 }
 
+// checkDropVoidsLease: a load that began before a drop may have read the origin before the change,
+// so its lease stores nothing any more.
 func checkDropVoidsLease(v *view) {
 	before := v.granted("k", long)
 	v.drop(remote.Drop{Key: "k"})
@@ -59,6 +63,8 @@ func checkDropVoidsLease(v *view) {
 	v.holdsFresh("k", "after")
 }
 
+// checkSoftDropKeepsValue: the value stays for readers who take a stale one, and for loads that
+// fail. A hard drop wins, before and after a soft one.
 func checkSoftDropKeepsValue(v *view) {
 	v.fill("k", "value")
 	before := v.holdsFresh("k", "value")
@@ -78,6 +84,8 @@ func checkSoftDropKeepsValue(v *view) {
 	v.isAbsent("k")
 }
 
+// checkSoftDropShortensLives: a soft drop can make a value end earlier, and never later than its
+// writer wanted.
 func checkSoftDropShortensLives(v *view) {
 	v.fill("k", "value")
 	v.drop(remote.Drop{Key: "k", Soft: true, Left: long / 2})
@@ -95,6 +103,7 @@ func checkSoftDropShortensLives(v *view) {
 	v.lives(v.holdsFresh("k", "new"), long, 2*long)
 }
 
+// checkSoftDropVoidsLease: a value loaded before a soft drop would be fresh after it.
 func checkSoftDropVoidsLease(v *view) {
 	first := v.granted("k", long)
 	v.drop(remote.Drop{Key: "k", Soft: true})
@@ -109,6 +118,8 @@ func checkSoftDropVoidsLease(v *view) {
 	v.granted("k", long)
 }
 
+// checkDropReachesAllSchemas: two versions of a program, in the middle of an update, have values of
+// different types for one key. A drop by one of them is about the values of both.
 func checkDropReachesAllSchemas(v *view) {
 	other := v.sibling()
 	v.fill("k", "mine")
@@ -127,6 +138,8 @@ func checkDropReachesAllSchemas(v *view) {
 	v.waits("k", remote.OnHold, long)
 }
 
+// checkSoftDropReachesAllSchemas: each schema has a mark of its own, so that a refresh of one does
+// not make the value of another fresh.
 func checkSoftDropReachesAllSchemas(v *view) {
 	other := v.sibling()
 	v.fill("k", "mine")
@@ -142,6 +155,8 @@ func checkSoftDropReachesAllSchemas(v *view) {
 	other.refuses("k", "late", theirs)
 }
 
+// checkTokenWins: the token of a drop is the right of the writer, whose value is newer than that of
+// every load since the drop.
 func checkTokenWins(v *view) {
 	before := v.granted("k", long)
 	token := v.drop(remote.Drop{Key: "k", Token: long})
@@ -183,6 +198,7 @@ func checkTokenWinsOverSchemas(v *view) {
 	}
 }
 
+// checkTokenIsUsedOnce: a second Put by a token could replace a value that is newer than its own.
 func checkTokenIsUsedOnce(v *view) {
 	token := v.drop(remote.Drop{Key: "k", Token: long})
 	v.refuses("other", "x", token)
@@ -191,6 +207,7 @@ func checkTokenIsUsedOnce(v *view) {
 	v.holdsFresh("k", "first")
 }
 
+// checkDropVoidsToken: of two writers the later one wins, in whichever order their values come.
 func checkDropVoidsToken(v *view) {
 	first := v.drop(remote.Drop{Key: "k", Token: long})
 	second := v.drop(remote.Drop{Key: "k", Token: long})
@@ -204,6 +221,7 @@ func checkDropVoidsToken(v *view) {
 	v.isAbsent("k")
 }
 
+// checkSoftDropVoidsToken: a value written before a soft drop would be fresh after it.
 func checkSoftDropVoidsToken(v *view) {
 	token := v.drop(remote.Drop{Key: "k", Token: long})
 	v.drop(remote.Drop{Key: "k", Soft: true})
@@ -211,6 +229,7 @@ func checkSoftDropVoidsToken(v *view) {
 	v.isAbsent("k")
 }
 
+// checkTokenExpires: a writer that was held up for too long comes too late.
 func checkTokenExpires(v *view) {
 	late := v.drop(remote.Drop{Key: "k", Token: short})
 	v.sleep(past)
@@ -249,6 +268,8 @@ func checkPutThatDrops(v *view) {
 	}
 }
 
+// checkHoldRefusesLeases: during a hold no load is stored, since the origin may still answer with
+// the state before the drop.
 func checkHoldRefusesLeases(v *view) {
 	for _, soft := range []bool{false, true} {
 		key := strconv.FormatBool(soft)
@@ -261,6 +282,8 @@ func checkHoldRefusesLeases(v *view) {
 	}
 }
 
+// checkHoldIsNeverShortened: the drops of two callers overlap, and the longer hold is kept, also by
+// drops without one.
 func checkHoldIsNeverShortened(v *view) {
 	v.drop(remote.Drop{Key: "k", Hold: long})
 	for _, d := range []remote.Drop{
@@ -281,6 +304,7 @@ func checkHoldIsNeverShortened(v *view) {
 	}
 }
 
+// checkHoldLetsTokenIn: a hold is against loads. The writer has its value from no replica.
 func checkHoldLetsTokenIn(v *view) {
 	token := v.drop(remote.Drop{Key: "k", Hold: long, Token: long})
 	v.waits("k", remote.OnHold, long)
@@ -288,6 +312,7 @@ func checkHoldLetsTokenIn(v *view) {
 	v.holdsFresh("k", "value")
 }
 
+// checkHoldEnds: after a hold the key is as before, and loads are stored again.
 func checkHoldEnds(v *view) {
 	v.drop(remote.Drop{Key: "k", Hold: short})
 	v.waits("k", remote.OnHold, short)

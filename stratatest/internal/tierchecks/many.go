@@ -107,6 +107,7 @@ func checkMany(v *view) {
 	v.stores("stale", "value", leases[2])
 }
 
+// checkManyLineUp: each lease is good for the key at its index, and for no other.
 func checkManyLineUp(v *view) {
 	keys := hostile.Keys()
 	_, leases := v.acquireMany(long, keys...)
@@ -161,6 +162,7 @@ func checkManyAreExclusive(v *view) {
 	}
 }
 
+// checkManyAreVoided: leases that came together are lost one by one.
 func checkManyAreVoided(v *view) {
 	keys := []string{"a", "b", "c", "d", "e"}
 	_, leases := v.acquireMany(long, keys...)

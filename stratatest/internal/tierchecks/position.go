@@ -40,6 +40,8 @@ func same(a, b remote.Position) bool {
 	return a.Epoch == b.Epoch && a.Drops == b.Drops && a.Expiries == b.Expiries && a.Clock == b.Clock && slices.Equal(a.Lanes, b.Lanes)
 }
 
+// checkPositionIsStable: an instance compares positions to learn whether it has missed messages:
+// without drops they are equal.
 func checkPositionIsStable(v *view) {
 	v.fill("k", "value")
 	p := v.position()
@@ -148,6 +150,8 @@ func (v *view) moved(p remote.Position, key, by string) remote.Position {
 	return q
 }
 
+// checkDropMovesLane: each drop is one step of one lane, so that a missed message makes only this
+// lane suspect.
 func checkDropMovesLane(v *view) {
 	p := v.position()
 	for _, key := range []string{"a", "b", "c"} {
@@ -164,6 +168,8 @@ func checkDropMovesLane(v *view) {
 	v.moved(p, "d", "a put that drops")
 }
 
+// checkFillMovesNoLane: stores and leases are no drops. If they moved a lane, every load would make
+// entries of other instances suspect.
 func checkFillMovesNoLane(v *view) {
 	id, lease := v.stale("extended", "value")
 	p := v.position()
@@ -178,6 +184,8 @@ func checkFillMovesNoLane(v *view) {
 	}
 }
 
+// checkPositionCounts: drops of everything and of tags have numbers of their own, one step for each
+// drop.
 func checkPositionCounts(v *view) {
 	p := v.position()
 	expect := func(event string, change func(p *remote.Position)) {
@@ -201,6 +209,8 @@ func checkPositionCounts(v *view) {
 	expect("a soft drop of a tag", func(p *remote.Position) { p.Clock++ })
 }
 
+// checkForgottenLane: a store may lose a lane, and with it drops. The lane then gets a version that
+// it never had, also after as many drops as before.
 func checkForgottenLane(v *view) {
 	store := ability[forgetful](v)
 	v.drop(remote.Drop{Key: "k"})

@@ -68,6 +68,8 @@ func checkRefresh(v *view) {
 	v.refreshes("k", "new", now.ID)
 }
 
+// checkRefreshIsExclusive: instances that refresh a value early do so at about the same time, and
+// one of them is enough.
 func checkRefreshIsExclusive(v *view) {
 	v.fill("k", "value")
 	id := v.holdsFresh("k", "value").ID
@@ -131,6 +133,7 @@ func checkRefreshOfAnother(v *view) {
 	}
 }
 
+// checkRefreshAfterDrop: the lease for a refresh is lost by drops and by time, as any other.
 func checkRefreshAfterDrop(v *view) {
 	for _, soft := range []bool{false, true} {
 		v.fill("k", "old")
@@ -165,6 +168,7 @@ func checkRefreshExtends(v *view) {
 	v.refreshes("k", "value", h.ID)
 }
 
+// checkRefreshOneSchema: each schema refreshes its own value, side by side.
 func checkRefreshOneSchema(v *view) {
 	other := v.sibling()
 	other.fill("k", "theirs")

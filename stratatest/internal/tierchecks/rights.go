@@ -25,6 +25,8 @@ func rightChecks() []tierCheck {
 	}
 }
 
+// checkLeaseIsExclusive: one of many callers gets the lease, so that a popular key costs one load
+// and not one for each instance. The others are told for how long to wait.
 func checkLeaseIsExclusive(v *view) {
 	const callers = 100
 	leases := make([]remote.Lease, callers)
@@ -52,6 +54,7 @@ func checkLeaseIsExclusive(v *view) {
 	v.stores("k", "value", granted[0])
 }
 
+// checkFreshNeedsNoLease: Acquire gives a fresh value itself, without a second call.
 func checkFreshNeedsNoLease(v *view) {
 	v.fill("k", "value")
 	held, lease := v.acquire("k", long)
@@ -65,6 +68,8 @@ func checkFreshNeedsNoLease(v *view) {
 	v.granted("k", long)
 }
 
+// checkStaleStateIsReported: a caller decides by the state whether the stale value will do, whether
+// it has the lease or not.
 func checkStaleStateIsReported(v *view) {
 	v.fill("k", "value")
 	v.drop(remote.Drop{Key: "k", Soft: true})
@@ -103,6 +108,8 @@ func checkStaleValueComesWithLease(v *view) {
 	}
 }
 
+// checkPutConsumesLease: one lease stores one value. A second one could be older than what others
+// have stored since.
 func checkPutConsumesLease(v *view) {
 	lease := v.granted("k", long)
 	v.stores("k", "first", lease)
@@ -110,6 +117,8 @@ func checkPutConsumesLease(v *view) {
 	v.holdsFresh("k", "first")
 }
 
+// checkPutNeedsARight: without a right, with a guessed one, or with that of another key, nothing is
+// stored. The right one stays good.
 func checkPutNeedsARight(v *view) {
 	lease := v.granted("k", long)
 	v.refuses("k", "x", remote.Lease{})
@@ -123,6 +132,8 @@ func checkPutNeedsARight(v *view) {
 	v.stores("k", "value", lease)
 }
 
+// checkLeaseExpires: the holder may have died. After the time of its lease the next caller gets
+// one, and a late Put of the holder is refused.
 func checkLeaseExpires(v *view) {
 	late := v.granted("k", short)
 	v.waits("k", remote.Busy, short)
@@ -135,6 +146,8 @@ func checkLeaseExpires(v *view) {
 	v.holdsFresh("k", "next")
 }
 
+// checkNoLeaseAfterTheDeadline: a caller that has left would not use the lease, and the others
+// would wait for it.
 func checkNoLeaseAfterTheDeadline(v *view) {
 	for _, key := range []string{"cold", "stale"} {
 		if key == "stale" {
@@ -153,6 +166,8 @@ func checkNoLeaseAfterTheDeadline(v *view) {
 	}
 }
 
+// checkRelease: a load without a result gives its lease back, so that the next caller need not wait
+// for its end. It cannot give back the lease of another.
 func checkRelease(v *view) {
 	release := func(l remote.Lease) {
 		v.Helper()
@@ -171,6 +186,7 @@ func checkRelease(v *view) {
 	v.holdsFresh("k", "second")
 }
 
+// checkRenew: a load that takes longer than planned keeps its lease.
 func checkRenew(v *view) {
 	lease := v.granted("k", short)
 	if held, err := v.Renew(v.ctx, "k", lease, long); err != nil || !held {
@@ -181,6 +197,7 @@ func checkRenew(v *view) {
 	v.stores("k", "value", lease)
 }
 
+// checkRenewLost: the holder of a lost lease learns that its value will be refused.
 func checkRenewLost(v *view) {
 	lost := func(state string, l remote.Lease) {
 		v.Helper()
@@ -230,6 +247,8 @@ func (v *view) extends(key string, l remote.Lease, id remote.ID) {
 	}
 }
 
+// checkExtend: the value gets new lives without being sent again, and a new ID, so that a later
+// Extend cannot be about the value before.
 func checkExtend(v *view) {
 	id, lease := v.stale("k", "value")
 	v.extends("k", lease, id)
@@ -240,6 +259,7 @@ func checkExtend(v *view) {
 	}
 }
 
+// checkExtendConsumesLease: Extend is the end of a load, as a Put is.
 func checkExtendConsumesLease(v *view) {
 	id, lease := v.stale("k", "value")
 	v.extends("k", lease, id)
@@ -250,6 +270,7 @@ func checkExtendConsumesLease(v *view) {
 	v.holdsFresh("k", "value")
 }
 
+// checkExtendNeedsLease: the right is as necessary as for a Put.
 func checkExtendNeedsLease(v *view) {
 	id, lease := v.stale("k", "value")
 	guess := lease
@@ -266,6 +287,8 @@ func checkExtendNeedsLease(v *view) {
 	}
 }
 
+// checkExtendNeedsID: "not modified" is about the value that the caller has sent to the origin.
+// Another value may have come since.
 func checkExtendNeedsID(v *view) {
 	id, _ := v.stale("k", "old")
 	v.drop(remote.Drop{Key: "k", Soft: true})
@@ -284,6 +307,8 @@ func checkExtendNeedsID(v *view) {
 	v.isAbsent("absent")
 }
 
+// checkExtendAfterDrop: the origin has answered "not modified" before the drop, so the answer may
+// be out of date.
 func checkExtendAfterDrop(v *view) {
 	for _, soft := range []bool{false, true} {
 		id, lease := v.stale("k", "value")
@@ -299,6 +324,8 @@ func checkExtendAfterDrop(v *view) {
 	}
 }
 
+// checkExtendOneSchema: the answer is about the value of one schema, and makes no other value
+// fresh.
 func checkExtendOneSchema(v *view) {
 	other := v.sibling()
 	other.fill("k", "theirs")

@@ -30,6 +30,7 @@ func (v *view) dropAll(soft bool) {
 	}
 }
 
+// checkDropAll: one call reaches all keys and all programs with the name, and no other name.
 func checkDropAll(v *view) {
 	keys := []string{"a", "b", "c", ""}
 	for _, key := range keys {
@@ -52,6 +53,8 @@ func checkDropAll(v *view) {
 	stranger.holdsFresh("a", "theirs")
 }
 
+// checkDropAllFencesLeases: a load or a write that began before the drop may still store its value,
+// but no reader may get it.
 func checkDropAllFencesLeases(v *view) {
 	lease := v.granted("k", long)
 	token := v.drop(remote.Drop{Key: "by token", Token: long})
@@ -65,6 +68,8 @@ func checkDropAllFencesLeases(v *view) {
 	v.holdsFresh("k", "new")
 }
 
+// checkSoftDropAll: every value stays as a stale one, until it is stored anew. The drop is told
+// apart from that of one key.
 func checkSoftDropAll(v *view) {
 	v.fill("k", "old")
 	before := v.holdsFresh("k", "old")
@@ -110,6 +115,7 @@ func checkSoftDropAllFencesLeases(v *view) {
 	}
 }
 
+// checkCancelledRest: as checkCancelled, for the other methods and for the abilities.
 func checkCancelledRest(v *view) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	cancel()

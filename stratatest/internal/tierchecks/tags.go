@@ -69,6 +69,8 @@ func checkDroppedTag(v *view) {
 	}
 }
 
+// checkSoftTagDrop: hard and soft drops of a tag are counted apart, so that neither hides the
+// other.
 func checkSoftTagDrop(v *view) {
 	v.tags("t")
 	before := v.clock()
@@ -88,6 +90,7 @@ func checkSoftTagDrop(v *view) {
 	}
 }
 
+// checkTagsLineUp: each tag has a clock of its own, whatever its bytes are.
 func checkTagsLineUp(v *view) {
 	v.dropTags(false)
 	if known := v.tags(); len(known) != 0 {
@@ -110,6 +113,8 @@ func checkTagsLineUp(v *view) {
 	}
 }
 
+// checkTagsAreOfTheName: all programs with one name share its tags. Those with other names have
+// tags of their own.
 func checkTagsAreOfTheName(v *view) {
 	sibling, stranger := v.sibling(), v.stranger()
 	stranger.tags("t")
@@ -125,6 +130,8 @@ func checkTagsAreOfTheName(v *view) {
 	}
 }
 
+// checkLostTags: a store that has lost its tags may have lost drops, so every entry from before
+// counts as dropped. Entries from after the loss do not.
 func checkLostTags(v *view) {
 	store := ability[forgetful](v)
 	for _, first := range []func(){

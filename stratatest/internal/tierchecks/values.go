@@ -36,6 +36,7 @@ func valueChecks() []tierCheck {
 	}
 }
 
+// checkNothingIsAbsent: a key that was never stored is absent, also after a lease was given for it.
 func checkNothingIsAbsent(v *view) {
 	v.isAbsent("k")
 	held, lease := v.acquire("k", long)
@@ -45,6 +46,7 @@ func checkNothingIsAbsent(v *view) {
 	v.isAbsent("k")
 }
 
+// checkPutIsReadBack: a value has the lives that it was stored with. Keys differ by their case.
 func checkPutIsReadBack(v *view) {
 	v.fill("k", "value")
 	h := v.holdsFresh("k", "value")
@@ -52,6 +54,8 @@ func checkPutIsReadBack(v *view) {
 	v.isAbsent("K")
 }
 
+// checkPayloads: values are bytes, among them those that end a line or a value in protocols of
+// stores.
 func checkPayloads(v *view) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -66,6 +70,8 @@ func checkPayloads(v *view) {
 	}
 }
 
+// checkHostileKeys: keys are bytes, too. A key with a separator, a line end or a pattern must not
+// reach the entry of another.
 func checkHostileKeys(v *view) {
 	keys := hostile.Keys()
 	for i, key := range keys {
@@ -89,6 +95,8 @@ func checkHostileKeys(v *view) {
 	}
 }
 
+// checkLongKeys: a long key works, or every method refuses it with the same error. Two long keys
+// that differ at their ends are two keys.
 func checkLongKeys(v *view) {
 	for _, n := range []int{199, 200, 249, 250, 251, 252, 1024, 1 << 16, 1 << 20} {
 		a, b := strings.Repeat("k", n-1)+"a", strings.Repeat("k", n-1)+"b"
@@ -121,6 +129,8 @@ func checkLongKeys(v *view) {
 	}
 }
 
+// checkLineUp: results have the indexes of their arguments, also with keys that are absent or named
+// twice.
 func checkLineUp(v *view) {
 	v.fill("a", "1")
 	v.fill("c", "3")
@@ -149,6 +159,7 @@ func checkLineUp(v *view) {
 	v.stores("c", "5", leases[2])
 }
 
+// checkEmptyBatches: callers do not look whether a batch is empty.
 func checkEmptyBatches(v *view) {
 	held, getErr := v.Get(v.ctx, nil)
 	refused, putErr := v.Put(v.ctx, nil)
@@ -158,6 +169,7 @@ func checkEmptyBatches(v *view) {
 	}
 }
 
+// checkPartialRefusals: one refused value of a batch does not cost the others.
 func checkPartialRefusals(v *view) {
 	puts := make([]remote.Put, 6)
 	for i := range puts {
@@ -181,6 +193,8 @@ func checkPartialRefusals(v *view) {
 	}
 }
 
+// checkSlicesAreNotShared: a caller may change the bytes that it has stored, or has got, and append
+// to them.
 func checkSlicesAreNotShared(v *view) {
 	data := []byte("value")
 	_, err := v.Put(v.ctx, []remote.Put{{Key: "k", Data: data, Fresh: long, Left: long, Lease: v.granted("k", long)}})
@@ -200,6 +214,8 @@ func checkSlicesAreNotShared(v *view) {
 	v.holds("k", "value")
 }
 
+// checkIDs: an ID names one value of a key for ever, also among equal bytes: caches compare IDs to
+// see whether a value is still the one that they have.
 func checkIDs(v *view) {
 	seen := map[remote.ID]bool{}
 	for i := range 5 {
@@ -225,6 +241,8 @@ func checkIDs(v *view) {
 	}
 }
 
+// checkLivesRunOut: a value becomes stale, and then absent, without a call. A value that has aged
+// is not Soft: no caller has dropped it.
 func checkLivesRunOut(v *view) {
 	v.storesFor("k", "value", short, 3*short)
 	v.fill("other", "value")
@@ -245,6 +263,8 @@ func checkLivesRunOut(v *view) {
 	}
 }
 
+// checkNoLife: the result of a load may be that nothing shall be stored. The old value must not
+// stay in its place.
 func checkNoLife(v *view) {
 	v.fill("k", "old")
 	v.drop(remote.Drop{Key: "k", Soft: true})
@@ -252,6 +272,7 @@ func checkNoLife(v *view) {
 	v.isAbsent("k")
 }
 
+// checkCancelled: a call that was not carried out is an error, never an empty result.
 func checkCancelled(v *view) {
 	v.fill("k", "value")
 	id := v.holds("k", "value").ID
@@ -270,6 +291,8 @@ func checkCancelled(v *view) {
 	v.holds("k", "value")
 }
 
+// checkSchemas: programs with different types of values share keys, and neither reads the bytes of
+// the other.
 func checkSchemas(v *view) {
 	other := v.sibling()
 	mine, theirs := v.granted("k", long), other.granted("k", long)
@@ -281,6 +304,7 @@ func checkSchemas(v *view) {
 	other.holdsFresh("k", "theirs")
 }
 
+// checkSchemaLives: the end of one value is not the end of the key.
 func checkSchemaLives(v *view) {
 	other := v.sibling()
 	v.storesFor("k", "mine", short/2, short)
@@ -321,6 +345,7 @@ func checkSchemaState(v *view) {
 	v.lives(other.holdsFresh("k", "theirs 2"), long, 2*long)
 }
 
+// checkNames: caches with different names share a store, and nothing else.
 func checkNames(v *view) {
 	other := v.stranger()
 	lease := v.granted("k", long)
