@@ -55,6 +55,7 @@ func (p *lfu) remove(i uint32) {
 // behind the bucket before.
 func (p *lfu) put(i, before uint32, uses uint64) {
 	at := p.buckets[before].next
+	// Uses rise by one at a time, so the bucket is the next one or does not exist.
 	if at == 0 || p.buckets[at].uses != uses {
 		at = p.make(before, uses)
 	}
@@ -94,6 +95,8 @@ func (p *lfu) evict(_, keep uint32, _ int64) uint32 {
 	at := p.buckets[0].next
 	i := p.buckets[at].head
 	if i != 0 && i == keep {
+		// The kept entry is alone in its bucket. The next bucket is not empty, unless it stands for
+		// the end.
 		if i = p.nodes.node(i).next; i == 0 {
 			i = p.buckets[p.buckets[at].next].head
 		}

@@ -35,6 +35,7 @@ func (p *fifo) validate(entries map[*Head]bool) error {
 type lru struct{ fifo }
 
 func (p *lru) hit(i uint32) {
+	// The last one used is often used again, and is in its place already.
 	if p.queue.tail != i {
 		p.remove(i)
 		p.queue.push(p.nodes, i, 1)

@@ -36,6 +36,8 @@ func (p *random) evict(_, keep uint32, _ int64) uint32 {
 		return 0
 	}
 	at := rand.IntN(n)
+	// The places from the kept one on move up by one, so that it cannot be drawn, and all others
+	// are as likely as before.
 	if keep != 0 && at >= int(p.nodes.node(keep).mark) {
 		at++
 	}

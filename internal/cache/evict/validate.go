@@ -22,6 +22,7 @@ func (o *Order) Validate(entries map[*Head]bool, now int64) error {
 	return o.validateWheel(entries, now)
 }
 
+// validate checks both queues, and that each node says in which of them it is.
 func (p *a3fifo) validate(entries map[*Head]bool) error {
 	for _, queue := range []uint32{inSmall, inMain} {
 		l := p.queue(queue)
@@ -76,6 +77,7 @@ func (o *Order) validateSlab(entries map[*Head]bool) error {
 	return nil
 }
 
+// validateWheel checks that the wheel has each entry with a deadline, once.
 func (o *Order) validateWheel(entries map[*Head]bool, now int64) error {
 	n, timed := 0, 0
 	for h := range entries {
@@ -96,6 +98,8 @@ func (o *Order) validateWheel(entries map[*Head]bool, now int64) error {
 	return nil
 }
 
+// validateSlot checks the links of a slot, and that no entry in it is looked at later than in the
+// tick of its deadline. It returns the number of entries.
 func (o *Order) validateSlot(slot int, entries map[*Head]bool, now int64) (n int, err error) {
 	w := &o.wheel
 	turn := w.tick + (int64(slot)-w.tick)&wheelMask // the next tick at which this slot is emptied

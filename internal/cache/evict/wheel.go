@@ -52,6 +52,7 @@ func (w *wheel) add(b *slab, i uint32, now int64) {
 	if w.slots == nil {
 		w.slots = make([]uint32, wheelSlots+1)
 	}
+	// A deadline in the past goes into the next slot to be emptied.
 	slot := uint32(max(TickOf(dead), w.tick) & wheelMask)
 	t := b.timer(i)
 	t.prev, t.next = slot|slotMark, w.slots[slot]

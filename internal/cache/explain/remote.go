@@ -48,6 +48,7 @@ func (r *Remote) Look(ctx context.Context, name string, p *Place) {
 		return
 	}
 	p.Fresh, p.Left = h.Fresh, h.Left
+	// The envelope has its parts in this order: tags, lives, the encoded value.
 	if flags&envelope.Tagged != 0 {
 		if payload, err = r.tags(ctx, payload, p); err != nil || p.DroppedByTag {
 			p.Fresh, p.Left, p.Err = 0, 0, err
@@ -62,6 +63,7 @@ func (r *Remote) Look(ctx context.Context, name string, p *Place) {
 			return
 		}
 	}
+	// From here on, a read would use the entry.
 	p.Present, p.NotFound = flags&envelope.NotFound == 0, flags&envelope.NotFound != 0
 	if p.Size = len(payload); p.Present {
 		p.Err = r.Decode(payload, version)

@@ -27,6 +27,7 @@ func (k *Key) Verdict() string {
 	case k.Loading:
 		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", k.Waiters)
 	}
+	// L1 does not answer: the read goes on to L2, and from there to the origin.
 	past, stop := k.ofTier()
 	switch {
 	case stop:

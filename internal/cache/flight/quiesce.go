@@ -25,6 +25,8 @@ type Period struct {
 func (p *Period) Enter() (side uint32) {
 	for {
 		side = p.side.Load()
+		// The operation counts on this side only if the side is still the same after it has been
+		// counted.
 		p.running[side&1].Add(1)
 		if p.side.Load() == side {
 			return side
@@ -42,6 +44,8 @@ func (p *Period) Wait(ctx context.Context) error {
 		return err
 	}
 	defer p.waiting.Store(false)
+	// First the other side has to be empty. Then operations that begin count there, and the present
+	// side can only become empty.
 	next := p.side.Load() + 1
 	if err := p.drained(ctx, next); err != nil { // operations left by a Wait whose ctx had ended
 		return err

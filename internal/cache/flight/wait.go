@@ -18,6 +18,7 @@ import (
 // flight's result, or its offer if the caller's patience ends first, or ctx.Err()
 // if ctx ends first, or ErrClosed if the group is closed first.
 func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], done <-chan struct{}) (Result[V], error) {
+	// The usual caller has nothing but the result to wait for, and needs no select.
 	gone := ctx.Done()
 	if gone == nil && p.Soft == nil {
 		<-done

@@ -32,6 +32,8 @@ func fewDistinct[K comparable](keys []K) bool {
 		if k != k {
 			return false
 		}
+		// The table is at most half full, so that a free place is near, and the place wraps around
+		// with its type.
 		at := uint8(maphash.Comparable(fewSeed, k))
 		for ; table[at] != 0; at++ {
 			if keys[table[at]-1] == k {

@@ -86,11 +86,13 @@ func (c *core) crowded(held, d change) bool {
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
+		// One insertion owes a share at most once, with the first room that it does not find.
 		if c.rest.ppm > 0 && freed == (change{}) {
 			c.owe(d)
 		}
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+			// What was evicted has gone. Its room is for any writer.
 			c.release(freed)
 			return gone, false
 		}
@@ -137,6 +139,7 @@ func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) 
 			if !c.over(d) {
 				return gone
 			}
+			// Counts without a lock again: an empty or small shard is not worth one.
 			held := change{s.entries.Load(), s.weight.Load()}
 			if held.entries > 0 && (how.forced || c.crowded(held, d)) {
 				gone = c.shrink(s, d, how, gone)
@@ -330,6 +333,7 @@ func (c *core) pay(less change) {
 func (c *core) forgive() {
 	c.rest.entries.Store(0)
 	c.rest.weight.Store(0)
+	// A change as large as this lowers the bounds to the wanted ones in one step.
 	if c.rest.lowering.Load() {
 		c.lower(change{-Forever / 2, -Forever / 2})
 	}
@@ -363,6 +367,7 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 // any to evict, and returns their number.
 func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
 	first, most := 0, int64(-1)
+	// The counts are read without the locks of the shards: the choice need not be exact.
 	for i := range c.shards {
 		held := c.shards[i].entries.Load()
 		if d.entries == 0 {

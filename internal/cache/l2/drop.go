@@ -159,6 +159,7 @@ func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.
 	if errors.Is(err, remote.ErrKeyTooLong) {
 		return nil, err
 	}
+	// The servers left out keep their errors; the others get theirs by the places of their keys.
 	leases := make([]remote.Lease, len(drops))
 	for j, i := range sent {
 		if errs[i] = remote.ErrorOf(err, j); errs[i] == nil && len(some) > 0 {

@@ -104,6 +104,7 @@ func (u *guards) about(name string, err error) *guard {
 	}
 	server := remote.FailedServer(err)
 	switch {
+	// A success is news only for a guard that has seen a failure.
 	case err == nil && (name == "" || u.uneasy.Load() == 0):
 		return nil
 	case server == "" && name == "":
@@ -111,6 +112,8 @@ func (u *guards) about(name string, err error) *guard {
 	case server == "":
 		server = u.fleet.ServerOf(name)
 	}
+	// A server gets its guard with its first failure, so that a fleet in which all is well needs
+	// none.
 	return u.find(server, err != nil)
 }
 
@@ -125,6 +128,7 @@ func (u *guards) settle() {
 	defer u.mu.Unlock()
 	n := int64(0)
 	for server, g := range u.of {
+		// A server that comes back under its name begins without a record of failures.
 		switch {
 		case !slices.Contains(servers, server):
 			delete(u.of, server)
@@ -230,6 +234,7 @@ func (s *Store) mayStore(name string) (ok, probe bool) {
 func (s *Store) admit(n int, name func(int) string, may func(string) (ok, probe bool), refusal func(string) error) (sent []int, errs []error, probing map[int]bool) {
 	errs, probing = make([]error, n), map[int]bool{}
 	for _, part := range s.guards.split(n, false, name) {
+		// The keys of one server go in one request, so that they are admitted, and probe, together.
 		ok, probe := may(name(part[0]))
 		for _, i := range part {
 			if probing[i] = probe; ok {

@@ -69,6 +69,8 @@ func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err erro
 	r := OK
 	switch {
 	case err == nil:
+	// The order matters: a caller that has left also makes the operation fail, which says nothing
+	// about L2.
 	case CallerLeft(ctx) != nil:
 		r = Cancelled
 	case timedOut(err):

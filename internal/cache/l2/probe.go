@@ -20,6 +20,8 @@ func (s *Store) Probe(ctx context.Context) {
 	if s.can.probe == nil {
 		return
 	}
+	// The server may not be there yet when the cache is made. The warnings are worth the wait,
+	// since they are about settings that nothing else would show.
 	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
 		warnings, err := s.probe(ctx)
 		if err == nil {

@@ -43,6 +43,7 @@ func (s *Store) Await(name string) *Wait {
 func (w *Wait) Ended() <-chan struct{} {
 	w.at.mu.Lock()
 	defer w.at.mu.Unlock()
+	// Many waits end before they are asked for a channel, and cost none.
 	if w.ended == nil {
 		w.ended = make(chan struct{})
 		if w.over {
@@ -73,6 +74,7 @@ func (s *Store) LeaseEnded(name string) {
 	if mine.over = true; mine.ended != nil {
 		close(mine.ended)
 	}
+	// A later Await is about the next lease.
 	delete(w.of, name)
 }
 

@@ -35,6 +35,7 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	}
 	var drops []remote.Drop
 	for i := range puts {
+		// A value that was never sent leaves its confirmed drop as it is.
 		if e := remote.ErrorOf(err, i); e != nil && e != errNotStored && broken(e) {
 			drops = append(drops, remote.Drop{Key: puts[i].Key})
 		}
@@ -97,6 +98,7 @@ func (s *Store) putSome(ctx context.Context, puts []remote.Put) (refused []int, 
 	for j, i := range sent {
 		errs[i] = remote.ErrorOf(err, j)
 	}
+	// Places among the sent values become places among all.
 	for k, j := range refused {
 		refused[k] = sent[j]
 	}

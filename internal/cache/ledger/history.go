@@ -43,6 +43,7 @@ func (h *history) hasDigest(now, d uint64) bool {
 	if now == d {
 		return true
 	}
+	// Each change is undone by one more exclusive or, the newest first.
 	for c := range h.back {
 		if now ^= c.delta; now == d {
 			return true

@@ -35,6 +35,8 @@ func (l *Ledger) receiveLane(m *remote.Message, now int64) (missed bool) {
 	if m.Is == (remote.LaneVersion{}) || n >= len(l.known.Lanes) {
 		return false // the publisher knows no lanes
 	}
+	// The version of the tier was known before its message. The message has come now, or the one
+	// behind it.
 	if p, ok := l.pending[n]; ok && (p == m.Was || p == m.Is) {
 		delete(l.pending, n)
 	}
@@ -44,6 +46,7 @@ func (l *Ledger) receiveLane(m *remote.Message, now int64) (missed bool) {
 		}
 	}
 	version := l.known.Lanes[n]
+	// The position was read after this drop: the message brings no news.
 	if version == m.Is {
 		return false
 	}
@@ -62,6 +65,7 @@ func (l *Ledger) receiveTag(m *remote.Message, now int64) (missed bool) {
 	if p, ok := l.pending[tagLane]; ok && (p.Count == m.Was.Count || p.Count == m.Is.Count) {
 		delete(l.pending, tagLane)
 	}
+	// As for a lane: the drop is known already.
 	if l.known.Clock == m.Is.Count {
 		return false
 	}
@@ -88,6 +92,8 @@ func (l *Ledger) count(which int, known *uint64, n uint64) {
 
 // note notes that the mixed version of a lane, or of a count, has changed.
 func (l *Ledger) note(which int, was, is uint64) {
+	// The digest is the exclusive or of all versions: a change costs two operations, however many
+	// lanes there are.
 	l.known.digest ^= was ^ is
 	l.past.add(change{which: which, was: was, delta: was ^ is})
 }

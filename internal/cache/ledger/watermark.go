@@ -28,6 +28,8 @@ func (d *datedWatermark) set(watermark uint64, since int64) {
 	if old := d.settings.Load(); old != nil {
 		next = slices.Clone(*old)
 	}
+	// An event may be noticed after a later one. Entries below both are suspect since the earlier
+	// of them.
 	for i := range next {
 		next[i].since = min(next[i].since, since)
 	}

@@ -60,11 +60,14 @@ func (l *Link) receive(m *remote.Message, now int64) {
 		l.o.Apply(m)
 		return
 	}
+	// A lost message may have been about any key of its lane: running flights of these keys may not
+	// be joined any more.
 	if l.o.Generation.Receive(m, now) {
 		l.missed.Add(1)
 		l.o.FenceAll()
 	}
 	if m.Kind == remote.AllDropped || m.Kind == remote.AllExpired {
+		// This instance has applied its own drop before it was sent.
 		if !l.o.Mine(m) {
 			l.receiveAll(m, now)
 		}

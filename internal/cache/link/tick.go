@@ -82,6 +82,8 @@ func (l *Link) giveUp() {
 	l.patient = false
 	l.mu.Unlock()
 	l.mute.Store(l.o.Strict)
+	// Without messages for so long, no entry of L1 can be trusted any more, and L1 begins empty
+	// when the bus is back.
 	l.o.Generation.InvalidateAll()
 	l.o.FenceAll()
 }
@@ -122,6 +124,8 @@ func (l *Link) applyLate(now int64) {
 func (l *Link) join(ctx context.Context, subscription int) {
 	var p remote.Position
 	var err error
+	// Asked before the position: a drop between the two questions makes the next answer differ, and
+	// costs one more comparison. In the other order it would go unnoticed.
 	changes, _ := l.changes(ctx)
 	l.mu.Lock()
 	alone := l.alone
@@ -134,6 +138,8 @@ func (l *Link) join(ctx context.Context, subscription int) {
 			err = fmt.Errorf("L2 does not tell its position: %w", err)
 		}
 	}
+	// What the tier has read of its namespace before this moment may have missed a drop, as the
+	// entries may.
 	if l.o.Recheck != nil {
 		l.o.Recheck()
 	}
@@ -150,6 +156,8 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	}
 	since := l.joined(now)
 	l.delayHeartbeat(now)
+	// The entries are suspect before connected is true: no reader sees an old entry as a confirmed
+	// one.
 	l.rejoin(p, since)
 	l.settled = changes
 	if from := l.degradedFrom.Swap(0); from > 0 {

@@ -129,6 +129,8 @@ func (s *search) fields(t reflect.Type, path string) {
 		case f.Name == "_", deref(f.Type).PkgPath() == "sync":
 		case s.leavesOut(&f):
 			s.lose(at)
+		// A struct whose fields count as those around it is looked at even if it has methods: JSON
+		// does not call them.
 		case s.JSON && isFlat(&f) && deref(f.Type) != timeType:
 			s.fieldsOnce(deref(f.Type), at)
 		default:
@@ -175,6 +177,8 @@ func (s *search) shadowed(t reflect.Type, path string) {
 		if within[t] {
 			return
 		}
+		// Only the types on the way down count: a struct embedded in two places has its fields in
+		// both.
 		within[t] = true
 		defer delete(within, t)
 		for f := range t.Fields() {

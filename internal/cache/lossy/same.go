@@ -28,6 +28,7 @@ func (s *Values) same(a, b reflect.Value, depth int) bool {
 	if a.Type() != b.Type() || depth > mostNested {
 		return false
 	}
+	// The type knows best: a time, for example, is equal to itself in another zone.
 	if equal, ok := byMethod(a, b); ok {
 		return equal
 	}
@@ -43,9 +44,11 @@ func (s *Values) same(a, b reflect.Value, depth int) bool {
 		return s.sameEntries(a, b, depth)
 	case reflect.Struct:
 		return s.sameFields(a, b, depth)
+	// No encoding keeps these, so that only nil comes back.
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return a.IsNil() && b.IsNil()
 	case reflect.Float32, reflect.Float64:
+		// NaN is not equal to itself, and yet comes back as what it was.
 		return a.Float() == b.Float() || a.Float() != a.Float() && b.Float() != b.Float()
 	}
 	return a.Equal(b)
@@ -103,6 +106,7 @@ func byMethod(a, b reflect.Value) (equal, ok bool) {
 	if k := a.Kind(); k == reflect.Interface || k == reflect.Pointer || !a.CanInterface() || !b.CanInterface() || a.Type().Name() == "" {
 		return false, false
 	}
+	// A method of the pointer is as good as one of the value, and every value can get a pointer.
 	to, other := pointerTo(a), pointerTo(b)
 	if m := to.MethodByName("Equal"); m.IsValid() {
 		if arg, ok := argument(m, other, reflect.Bool); ok {

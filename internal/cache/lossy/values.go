@@ -145,6 +145,7 @@ func (s *Values) Check(pointer any) error {
 		return nil
 	}
 	var w *walk
+	// Only a value deeper than its type can be without end, and needs the counts.
 	if s.Open {
 		w = &walk{most: s.MaxDepth}
 	}
@@ -186,6 +187,7 @@ func (b *planner) node(at place) *node {
 		}
 		return n
 	}
+	// The node is known before its parts are, so that a type inside itself finds it.
 	n := &node{}
 	b.seen[at] = n
 	check := b.plan(at)
@@ -250,6 +252,7 @@ func (b *planner) self(t reflect.Type, addressed bool) func(*walk, reflect.Value
 	case proven[name] && (addressed || !b.JSON || b.hasMethods(t)):
 		return nil
 	}
+	// What a method does is known only from doing it: the value is encoded, decoded and compared.
 	b.Self = true
 	return func(_ *walk, v reflect.Value) *Change {
 		data, err := b.Encode(v)
@@ -319,6 +322,7 @@ func (b *planner) pointer(t reflect.Type, embedded bool) func(*walk, reflect.Val
 		if c != nil || !self {
 			return c
 		}
+		// A method may encode a value as null, which a decoder takes for a nil pointer.
 		if back, err := b.again(v); err != nil || back.IsNil() {
 			return changed("a pointer to a " + t.Elem().String() + " would be decoded as nil")
 		}
@@ -353,6 +357,8 @@ func (b *planner) list(elem *node) func(*walk, reflect.Value) *Change {
 func (b *planner) mapping(t reflect.Type) func(*walk, reflect.Value) *Change {
 	elem := b.node(place{of: t.Elem(), addressed: !b.JSON})
 	b.Texts = true
+	// A key that encodes itself may become a text that two keys share, and one that refers to
+	// another value is never equal to its copy.
 	keys := (b.selfMade(t.Key()) || refers(t.Key())) && !proven[fullName(t.Key())]
 	if elem.plain() && !keys {
 		return nil

@@ -47,6 +47,8 @@ func (q *Queue) wait(d time.Duration) bool {
 	if d <= 0 {
 		return q.ctx.Err() == nil
 	}
+	// The pause is random, so that not all instances ask a server that has just come back at the
+	// same moment.
 	t := time.NewTimer(d/2 + rand.N(d/2))
 	defer t.Stop()
 	select {
@@ -131,6 +133,7 @@ func (q *Queue) attempt() (confirmed, again bool) {
 	}
 	if err != nil {
 		if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
+			// The confirmed ones go first: each of them may be waited for.
 			done := w.part(some, false)
 			q.done(&done)
 			w = w.part(some, true)
@@ -139,6 +142,7 @@ func (q *Queue) attempt() (confirmed, again bool) {
 		var server *remote.ServerError
 		return false, errors.As(err, &server)
 	}
+	// After a success the attempts grow again, as fast as they have shrunk.
 	q.plan.batch = min(2*q.plan.batch, batch)
 	q.done(&w)
 	return true, true
@@ -166,6 +170,8 @@ func (q *Queue) failed(w *work, err error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// An attempt cut off by the end of the queue says nothing about the tier: the error before it
+	// does.
 	if q.err == nil || q.ctx.Err() == nil {
 		q.err = err
 	}

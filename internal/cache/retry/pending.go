@@ -84,6 +84,7 @@ func (p *pending) addKey(d *remote.Drop, now time.Time) {
 	}
 	if old := p.keys[d.Key]; old != nil {
 		next.soft = next.soft && old.soft
+		// As in the tier, a hold is never shortened.
 		if old.until.After(next.until) {
 			next.until = old.until
 		}
@@ -175,6 +176,7 @@ func (p *pending) takeTags(n int) (w work) {
 // drop gets the rest of its hold at now.
 func (p *pending) takeKeys(n int, now time.Time) (w work) {
 	least := leastFailed(p.keys)
+	// A map begins anywhere, so that no key is always the last one.
 	for key, it := range p.keys {
 		if it.failures == least && len(w.drops) < n {
 			w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})

@@ -31,6 +31,8 @@ func (s *Store[K, V]) Fresh() iter.Seq[*Entry[K, V]] {
 
 // Hottest returns up to n fresh entries, the most used first.
 func (s *Store[K, V]) Hottest(n int) (fresh []*Entry[K, V]) {
+	// The hottest entries may be stale. Then twice as many are asked for, until there are enough
+	// fresh ones or no more entries.
 	for want := n; n > 0; want *= 2 {
 		all := s.Values.Hottest(want)
 		fresh = fresh[:0]
@@ -61,6 +63,7 @@ func (s *Store[K, V]) Room(most int) int {
 		left = min(left, entries-n)
 	}
 	if weight > 0 {
+		// Entries to come are taken to weigh as much as the present ones.
 		each := max(1, s.Values.Weight()/max(1, n))
 		left = min(left, (weight-s.Values.Weight())/each)
 	}
@@ -78,6 +81,7 @@ func (s *Store[K, V]) Purge(ended func() bool) {
 // removes it if there is neither. It returns the removed ones, and whether a value is kept.
 func (s *Store[K, V]) Put(key K, value *Entry[K, V], weight int64, failure *l1.Entry[K, Negative]) (removed []Removal[K, V], kept bool) {
 	switch {
+	// A key has a value or a negative entry, never both.
 	case failure != nil:
 		removed = s.ForgetValue(key)
 		s.Negatives.Set(failure, 1)
