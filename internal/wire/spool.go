@@ -78,6 +78,7 @@ func (s *Spool) fill(ctx context.Context, r io.Reader) error {
 		if s.size += int64(n); s.size > s.lim.Size {
 			return ErrTooLarge
 		}
+		// The piece is a buffer now: its bytes must be in the file before it is filled again.
 		if s.file != nil && n > 0 {
 			if _, err := s.file.Write(piece[:n]); err != nil {
 				return fmt.Errorf("spool: %w", err)
@@ -116,6 +117,7 @@ func Fill(r io.Reader, p []byte) (n int, err error) {
 		var m int
 		m, err = r.Read(p[n:])
 		switch {
+		// Readers come from programs: a wrong count would be a panic far from its cause.
 		case m < 0 || m > len(p)-n:
 			return n, errCount
 		case m > 0:

@@ -145,6 +145,7 @@ func (c *Command) meta(line string, words [][]byte) (size int64, ok bool) {
 		}
 	}
 	c.Flags = rest
+	// The value that may follow is read all the same, so that the stream goes on behind it.
 	if !checkFlags(c.Flags) {
 		c.Refusal = "CLIENT_ERROR invalid or duplicate flag"
 		return size, false
@@ -172,6 +173,7 @@ func (c *Command) store(words [][]byte) (size int64, ok bool) {
 	c.ClientFlags = uint32(flags)
 	expiry, ok2 := signed(words[2])
 	c.Expiry = expiry
+	// If another field is malformed, the length still says where the next command begins.
 	size, ok3 := sizeOf(words[3])
 	if !ok3 {
 		size = -1
@@ -206,6 +208,7 @@ func (c *Command) single(words [][]byte) (ok bool) {
 }
 
 func cutNoReply(words [][]byte) ([][]byte, bool) {
+	// The only word of a command is its key, even if it is this word.
 	if n := len(words); n > 1 && string(words[n-1]) == "noreply" {
 		return words[:n-1], true
 	}

@@ -64,6 +64,8 @@ func (r *Reply) Fatal() bool {
 	case "SERVER_ERROR": // the value was read and dropped
 		return false
 	case "CLIENT_ERROR":
+		// These are about the number in the item. The command itself was understood, so the stream
+		// is in order.
 		switch string(r.Text) {
 		case "cannot increment or decrement non-numeric value", "invalid numeric delta argument":
 			return false
@@ -141,6 +143,7 @@ func parseLine(line []byte) (r Reply, err error) {
 		r.Code, r.Text = code(first), rest
 	case Number:
 		r.Number, ok = number(first) // decr leaves spaces behind it
+	// What follows an unknown line may be a value or another reply: the stream cannot be read on.
 	case unknown:
 		return r, broken("unknown reply")
 	}
@@ -152,6 +155,7 @@ func parseLine(line []byte) (r Reply, err error) {
 
 // code is the first word of an error.
 func code(first []byte) string {
+	// The texts are constants: string(first) would allocate for each error.
 	switch len(first) {
 	case len("ERROR"):
 		return "ERROR"
@@ -172,6 +176,8 @@ func (r *Reply) item(rest []byte) bool {
 	cas, rest = word(rest)
 	n, ok := number(flags)
 	r.ClientFlags = uint32(n)
+	// The key is compared with that of the request. One with a space or a line end could make the
+	// parts of the line seem other ones.
 	if !ok || n > math.MaxUint32 || !PlainKey(r.Key) || len(rest) > 0 {
 		return false
 	}

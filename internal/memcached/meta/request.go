@@ -120,6 +120,7 @@ func (q *Request) appendMeta(dst []byte, size int64) []byte {
 			dst = AppendFlag(AppendTime(dst, 'N', q.Expiry), 'J', q.First)
 		}
 	}
+	// The opaque comes last, and with every command: it is what a reply is recognised by.
 	if q.Quiet {
 		dst = AppendWords(dst, " q")
 	}
@@ -159,6 +160,7 @@ func (q *Request) AppendAll(dst []byte) []byte {
 
 // Fits reports whether r can be the reply, or the first line of it.
 func (q *Request) Fits(r *Reply) bool {
+	// An error names neither a key nor an opaque.
 	if r.Kind == Error {
 		return true
 	}

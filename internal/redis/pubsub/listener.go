@@ -60,6 +60,8 @@ func (l *listener) order(o order) {
 	}
 	l.orders = append(l.orders, o)
 	l.ordered.Store(true)
+	// Only a wait for the first byte of a reply may be interrupted: a deadline in the middle of one
+	// would cost the connection.
 	if l.waiting && !l.interrupted {
 		l.interrupted = true
 		l.SetDeadline(time.Now())
@@ -105,6 +107,8 @@ func (l *listener) await() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) || asked && !interrupted {
 			return err
 		}
+		// Nothing has come for a while. The server may have nothing to say, or be gone: the answer
+		// to a PING tells.
 		if !asked && !time.Now().Before(until) {
 			asked, until = true, time.Now().Add(pongWithin)
 			l.set(until)
@@ -166,6 +170,7 @@ func (l *listener) carryOut() error {
 	if len(todo) == 0 {
 		return nil
 	}
+	// A server that takes no bytes must not hold up the session for ever.
 	l.set(time.Now().Add(pongWithin))
 	for _, o := range todo {
 		command := "SUBSCRIBE"
@@ -209,6 +214,8 @@ func (l *listener) refused() bool {
 	if len(l.sent) == 0 {
 		return false
 	}
+	// A server answers in order, so the refusal is about the oldest command. The right to a channel
+	// may be given later.
 	if c := l.sent[0]; c != "" && !slices.Contains(l.leaving, c) {
 		l.again, l.againAt = append(l.again, c), time.Now().Add(againAfter)
 	}

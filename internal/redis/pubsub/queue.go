@@ -80,11 +80,13 @@ func (q *queue) add(e Event) (ok bool) {
 	if q.joins {
 		most = maxJoinsQueued
 	}
+	// One event alone may be larger than the bound: it has to be let through at some time.
 	full := len(q.events) >= most || len(q.events) > 0 && q.bytes+e.size > maxQueuedBytes
 	switch {
 	case !full:
 		q.events = append(q.events, e)
 		q.bytes += e.size
+	// A gap says all that the events before it could: they may be incomplete.
 	case e.Kind == Gap:
 		q.events, q.bytes = []Event{e}, 0
 	case q.joins: // the dropped events tell which channels were joined
@@ -110,6 +112,7 @@ func (q *queue) next(ctx context.Context) (Event, error) {
 		}
 		if len(q.events) > 0 {
 			e := q.events[0]
+			// The array behind the slice must not keep the payload.
 			q.events[0] = Event{}
 			q.events = q.events[1:]
 			q.bytes -= e.size

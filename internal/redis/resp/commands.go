@@ -107,6 +107,7 @@ func AppendLife(dst []byte, ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return dst
 	}
+	// A life below a millisecond must not become PX 0, which servers refuse.
 	dst = append(dst, "$2\r\nPX\r\n"...)
 	return appendIntArg(dst, int64((ttl-1)/time.Millisecond+1))
 }
@@ -158,6 +159,8 @@ func (v Value) Published() (Published, error) {
 	default:
 		return Published{}, nil
 	}
+	// The channel decides who gets the message: in another shape, the parts may stand for other
+	// things.
 	for _, e := range part[1 : texts+1] {
 		if i != texts+1 || e.kind != Bulk {
 			return Published{}, broken("message of a wrong shape")
@@ -203,6 +206,7 @@ func (g Greeting) do3(ask func(args ...any) (Value, error)) (refused string, err
 	hello := []any{"HELLO", "3"}
 	if g.Username+g.Password != "" {
 		user := g.Username
+		// HELLO wants a name with each password. This is the user of a password alone.
 		if user == "" {
 			user = "default"
 		}

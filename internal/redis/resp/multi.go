@@ -51,6 +51,7 @@ func (t *Transaction) Hear(v Value) error {
 		t.refuse(i, v)
 	case i < 0 && !v.OK():
 		return broken("MULTI not answered by OK")
+	// The server has executed this command at once, since it has not understood MULTI.
 	case i >= 0 && t.loose:
 		t.ran = true
 	case i >= 0 && (v.kind != Status || string(v.body) != "QUEUED"):

@@ -45,6 +45,7 @@ func (p *Pool) Set(name, value string) (known, ok bool) {
 // Check hands each parameter of a query to set, which reports whether the name is
 // known, and whether the value is valid.
 func Check(query url.Values, set func(name, value string) (known, ok bool)) error {
+	// A misspelled parameter would silently have no effect.
 	for name, values := range query {
 		known, ok := set(name, values[0])
 		switch {
@@ -86,6 +87,7 @@ func CutHosts(s string) (one string, others []string) {
 	if i := strings.IndexAny(s[begin:], "/?#"); i >= 0 {
 		end = begin + i
 	}
+	// A password may have an @ of its own, and commas.
 	begin += strings.LastIndexByte(s[begin:end], '@') + 1
 	hosts := strings.Split(s[begin:end], ",")
 	return s[:begin] + hosts[0] + s[end:], hosts[1:]

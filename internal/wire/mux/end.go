@@ -48,6 +48,7 @@ func (ln *line[C]) endIfOver() *ending {
 	if ln.state != retired || ln.calls.waiting > 0 || ln.reader != nil || ln.writer != nil {
 		return nil
 	}
+	// A connection that owes no reply may serve other calls of the pool.
 	ln.close()
 	return &ending{kind: drained, clean: ln.nothingOwed() && ln.cn.Buffered() == 0}
 }
@@ -111,6 +112,9 @@ func (ln *line[C]) finish(e *ending) {
 // another connection.
 func (ln *line[C]) settleFailed(e *ending) (lost bool) {
 	ln.m.stuck.Store(false)
+	// A connection that has served before was closed by the server, or on the way: a call without a
+	// reply may go on with another one. A new connection that fails at once says more about the
+	// server.
 	lost = ln.m.o.Lost(e.err) && (!e.owed || ln.cn.Reused() || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)

@@ -28,6 +28,7 @@ func (ln *line[C]) read(t *Ticket) {
 		ln.known = ln.sent.Load()
 		switch {
 		case err == nil:
+			// The replies behind a large one would wait for it: later calls go to another line.
 			if ln.cn.Buffered() > largeReply {
 				ln.retire()
 			}
@@ -112,6 +113,7 @@ func (ln *line[C]) misfit(to *Ticket, e *ending) {
 // claims it unless its caller has left. more says that another reply came with
 // this one. A reply that belongs to no call ends the line. mu is held.
 func (ln *line[C]) takeReply(more bool) (t *Ticket, wanted bool, e *ending) {
+	// More replies than commands: from here on, no reply can be told to be the right one.
 	if ln.state == closed || ln.taken == ln.known {
 		return nil, false, ln.endUnasked()
 	}

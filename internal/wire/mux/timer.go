@@ -36,6 +36,7 @@ func (ln *line[C]) onAlarm() {
 	}
 	e := ln.endIfOver()
 	ln.mu.Unlock()
+	// Callers are woken without the lock, which they take first of all.
 	for _, t := range late {
 		ln.settleLeft(t, t.expired)
 	}
@@ -85,6 +86,8 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
 		next = ln.silentAt()
+		// One call first, as a proof: if it succeeds on another connection, the server is well, and
+		// only this line is not.
 		if ln.m.stuck.CompareAndSwap(false, true) {
 			if all := ln.releaseRepeatable(1); len(all) > 0 {
 				first = all[0]

@@ -32,6 +32,7 @@ func (ln *line[C]) write(t *Ticket) {
 			break
 		}
 		ln.mu.Unlock()
+		// Without the lock: callers enter meanwhile, and their commands go with the next batch.
 		n, err := ln.cn.Write(batch)
 		ln.mu.Lock()
 		e = ln.wrote(batch, n, err)
@@ -88,6 +89,8 @@ func (ln *line[C]) batch() []byte {
 		if !t.is(waiting) {
 			continue
 		}
+		// A caller that has left before its command was sent needs no reply, and the server no
+		// command.
 		batch = append(batch, t.command...)
 		t.sent = true
 		ln.sent.Add(1)
@@ -110,6 +113,8 @@ func (ln *line[C]) wrote(batch []byte, n int, err error) *ending {
 		_ = ln.cn.SetWriteDeadline(time.Time{})
 	}
 	switch {
+	// Half a command on the wire would make the rest unreadable: the next write begins with the
+	// other half.
 	case err != nil && halted && errors.Is(err, os.ErrDeadlineExceeded):
 		ln.out.rest = batch[n:]
 	case err != nil:

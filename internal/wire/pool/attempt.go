@@ -24,6 +24,8 @@ func Attempt[C Listener](ctx context.Context, p *Pool[C], now time.Time, f func(
 		}
 		before := cn.Received()
 		calm, err = guarded(p, now, cn, f)
+		// A byte of the reply means that the server has got the call: to repeat it could carry it
+		// out twice.
 		if err == nil || !cn.slot().reused || cn.Received() != before || !lost(err) {
 			return cn, calm, err
 		}
@@ -37,6 +39,8 @@ func Attempt[C Listener](ctx context.Context, p *Pool[C], now time.Time, f func(
 
 // guarded calls f, and closes the connection if f does not return.
 func guarded[C Conn](p *Pool[C], now time.Time, cn C, f func(C) (bool, error)) (calm bool, err error) {
+	// A panic, or an end of the goroutine, in f must not leave the connection open and in use for
+	// ever.
 	returned := false
 	defer func() {
 		if !returned {

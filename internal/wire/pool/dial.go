@@ -89,6 +89,8 @@ func (p *Pool[C]) dialOne() {
 	default:
 		p.dial.failures, p.dial.lastErr, p.moved = 0, nil, now
 		*cn.slot() = Slot{born: now, since: now, gen: p.gen}
+		// The call that has asked for it may have left: then the connection is idle, if there is
+		// room.
 		if kept = p.hand(cn); kept {
 			p.open[cn] = struct{}{}
 		}
@@ -133,6 +135,7 @@ func (p *Pool[C]) redial(ctx context.Context) (C, error) {
 func (p *Pool[C]) dialFailed(err error, now time.Time) {
 	p.stats.DialErrors++
 	p.dial.lastErr = err
+	// Dials that have begun before the pause do not make it longer.
 	if !now.Before(p.dial.retryAt) { // dials that failed together count once
 		p.dial.failures++
 		p.dial.retryAt = now.Add(Backoff(p.dial.failures))

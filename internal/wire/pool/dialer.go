@@ -42,6 +42,7 @@ func (d Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn
 	}
 	host, port, err := net.SplitHostPort(addr)
 	families := map[string]string{"tcp": "ip", "tcp4": "ip4", "tcp6": "ip6"}
+	// There is one address only, or a form that package net knows better.
 	if _, literal := netip.ParseAddr(host); err != nil || families[network] == "" || host == "" || literal == nil {
 		return d.Dial(ctx, network, addr)
 	}
@@ -70,6 +71,7 @@ func alternate(ips []netip.Addr) []netip.Addr {
 			other = append(other, ip)
 		}
 	}
+	// If one family does not work here, every second address is of the other.
 	var all []netip.Addr
 	for i := range same {
 		all = append(all, same[i])
@@ -104,6 +106,8 @@ func (d Dialer) race(ctx context.Context, network string, addrs []string) (won n
 	}()
 	next := time.NewTimer(headStart)
 	defer next.Stop()
+	// The next dial begins after the head start, or at once if one has failed: a refused address
+	// costs nothing.
 	due := true
 	for begun, ended := 0, 0; ended < len(addrs); {
 		if due && begun < len(addrs) {

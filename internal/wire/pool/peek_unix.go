@@ -11,6 +11,8 @@ import (
 func peek(fd uintptr, p []byte) error {
 	n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	switch {
+	// A connection that owes nothing has no bytes to offer: these would be taken for the reply to
+	// the next call.
 	case n > 0:
 		return ErrUnasked
 	case err == nil:

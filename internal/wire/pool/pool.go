@@ -200,6 +200,7 @@ func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
 		closeAll(old)
 		return cn, nil
 	}
+	// Silence counts from the first of the calls that wait.
 	if p.waiters.Len() == 0 {
 		p.moved = now
 	}
@@ -226,6 +227,7 @@ func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], pla
 		if g.err == nil {
 			return g.cn, nil
 		}
+		// A call whose own time is over is told that, and not why a dial has failed.
 		if err = overdue.Err(ctx); err == nil {
 			return none, g.err
 		}
@@ -310,6 +312,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 		s.reused, s.since = true, now
 		keep = p.hand(cn)
 	}
+	// There is room for another connection, for which a call may wait.
 	if !keep {
 		delete(p.open, cn)
 		p.startDials(now)
@@ -322,6 +325,8 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 
 // hand gives a usable connection to the first waiter, or keeps it. mu is held.
 func (p *Pool[C]) hand(cn C) (kept bool) {
+	// A connection goes from hand to hand without being idle: no later call can take it before the
+	// first that waits.
 	if first := p.waiters.Front(); first != nil {
 		p.waiters.Remove(first).(chan grant[C]) <- grant[C]{cn: cn}
 		return true
@@ -430,6 +435,7 @@ func (p *Pool[C]) Close() {
 		all = append(all, cn)
 	}
 	clear(p.open)
+	// Calls that wait get their error now. Calls under way get it from their connections.
 	p.refuse(p.o.Closed)
 	p.mu.Unlock()
 	p.cancel()

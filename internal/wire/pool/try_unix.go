@@ -55,6 +55,7 @@ func (t *Trier) Write(p []byte) (n int, err error) {
 }
 
 func (t *Trier) write(fd uintptr) bool {
+	// The result is true in any case: with false, the runtime would wait for room and call again.
 	n, err := syscall.Write(int(fd), t.p)
 	for err == syscall.EINTR {
 		n, err = syscall.Write(int(fd), t.p)
