@@ -63,6 +63,8 @@ func (m *mapping) encode(e *encoder, b []byte, p unsafe.Pointer) []byte {
 	if v.Len() == 0 {
 		return b
 	}
+	// Keys and elements of a map have no addresses. They are copied to a place that has one, which
+	// all entries share.
 	x := m.entry()
 	x.walk.Reset(v)
 	for x.walk.Next() && e.err == nil {
@@ -85,6 +87,8 @@ func (m *mapping) decode(d *decoder, p unsafe.Pointer) {
 	if n < 0 {
 		return
 	}
+	// The count was compared with the bytes that are left, so a short input cannot ask for a large
+	// map.
 	v := reflect.MakeMapWithSize(m.of, n)
 	least := max(1, m.least())
 	d.reserved += n * least

@@ -102,6 +102,8 @@ func (b *builder) node(t reflect.Type, path string) *node {
 // inside returns the node of a type that contains itself, at a place inside.
 func (b *builder) inside(to *node) *node {
 	in := &node{pointers: true, done: true}
+	// Only a type inside itself can make a value without end: depth and parts are counted at this
+	// place, and other types do not pay for it.
 	in.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
 		if e.depth == MaxDepth || e.err != nil {
 			e.refuse(errDeep.Error(), errDeep)

@@ -66,6 +66,7 @@ func decodeBool(d *decoder, p unsafe.Pointer) { *(*bool)(p) = d.bool() }
 
 func (d *decoder) bool() bool {
 	c := d.byte()
+	// One value has one form: damage must not pass for another value.
 	if c > 1 {
 		d.fail(codec.ErrMalformed)
 	}
@@ -82,6 +83,8 @@ func encodeInt[T signed](_ *encoder, b []byte, p unsafe.Pointer) []byte {
 func decodeInt[T signed](d *decoder, p unsafe.Pointer) { *(*T)(p) = narrowInt[T](d, d.int()) }
 
 func narrowInt[T signed](d *decoder, i int64) T {
+	// The program that has written the value may have a wider type. Its number must not become
+	// another one here.
 	v := T(i)
 	if int64(v) != i {
 		d.fail(codec.ErrRange)

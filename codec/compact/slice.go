@@ -31,6 +31,7 @@ func (b *builder) slice(n *node, t reflect.Type, path string) {
 			return
 		}
 		s := reflect.NewAt(t, p).Elem()
+		// Empty and nil are different values.
 		if count == 0 {
 			s.Set(reflect.MakeSlice(t, 0, 0))
 			return
@@ -39,6 +40,8 @@ func (b *builder) slice(n *node, t reflect.Type, path string) {
 		s.SetLen(count)
 		first := s.UnsafePointer()
 		least := max(1, elem.least)
+		// The elements to come keep the bytes that they need at least: a length inside an element
+		// cannot claim these, too, so that memory stays in proportion to the input.
 		d.reserved += count * least
 		for i := 0; i < count && d.err == nil; i++ {
 			d.reserved -= least
@@ -78,6 +81,7 @@ func (b *builder) array(n *node, t reflect.Type, path string) {
 	elem, count, size := b.whole(t.Elem(), path+"[]"), t.Len(), t.Elem().Size()
 	n.least, n.methods, n.pointers = times(count, elem.least), elem.methods, elem.pointers
 	switch {
+	// A million empty structs take no byte in the type, and none here.
 	case n.least == 0:
 		n.encode = func(_ *encoder, b []byte, _ unsafe.Pointer) []byte { return b }
 		n.decode = func(*decoder, unsafe.Pointer) {}

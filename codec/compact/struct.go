@@ -16,6 +16,8 @@ func (b *builder) structure(n *node, t reflect.Type, path string) {
 	n.flat = true
 	for _, f := range fields {
 		n.flat = n.flat && f.flat
+		// The leaves of a struct inside become leaves of this one, so that one loop encodes all of
+		// them.
 		for _, l := range f.leaves {
 			l.offset += f.offset
 			n.leaves = append(n.leaves, l)

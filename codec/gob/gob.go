@@ -173,6 +173,7 @@ func (c *gobCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	if err != nil {
 		return dst, c.fail("encode", err.Error(), err)
 	}
+	// What Decode would refuse must not be stored, for all instances to fail on.
 	if err := c.scan(b[len(dst)+header:]); err != nil {
 		return dst, c.fail("encode", err.Error(), err)
 	}
@@ -220,6 +221,8 @@ func (c *gobCodec[V]) appendBare(dst []byte, v *V) ([]byte, error) {
 	err := e.enc.Encode(source(v))
 	b := e.w.b
 	e.w = sink{}
+	// An encoder that has failed may have sent a part of a description, and is not used again. One
+	// that has written a large value keeps a buffer of that size.
 	if err == nil && len(b)-len(dst) <= keep {
 		c.encoders.Put(e)
 	}
@@ -230,6 +233,7 @@ func (c *gobCodec[V]) appendBare(dst []byte, v *V) ([]byte, error) {
 func (c *gobCodec[V]) Decode(data []byte) (v V, err error) {
 	defer func() {
 		if err != nil {
+			// A half decoded value must not reach a caller that overlooks the error.
 			v = *new(V)
 		}
 	}()
@@ -267,6 +271,8 @@ func (c *gobCodec[V]) decodeBare(body []byte, v *V) error {
 		}
 	}
 	d.r = feed{body: body}
+	// The stored bytes are the content of a message alone: the length and the type in front of it
+	// are made again.
 	d.r.head = appendUint(d.head[:0], uint64(len(c.id)+len(body)))
 	d.r.head = append(d.r.head, c.id...)
 	err := d.dec.Decode(target(v))

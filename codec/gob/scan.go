@@ -120,6 +120,7 @@ func (s *scanner) uint() uint64 {
 		s.fail(codec.ErrMalformed)
 		return 0
 	}
+	// The length byte is followed by size bytes, all of which must be there.
 	if len(s.msg) <= size {
 		s.fail(codec.ErrShort)
 		return 0
@@ -148,6 +149,7 @@ func (s *scanner) blob() {
 
 // count reads a number of elements that take at least size bytes each.
 func (s *scanner) count(size int) int {
+	// Elements with interfaces may go on in later messages, so these count as well.
 	n := s.uint()
 	if n > uint64((len(s.msg)+len(s.rest))/size) {
 		s.fail(codec.ErrShort)
