@@ -36,6 +36,7 @@ func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
 	}
+	// An explanation asks all instances and the server, so few of them run at once.
 	end := p.begin()
 	if end == nil {
 		w.Header().Set("Retry-After", "2")
@@ -52,6 +53,7 @@ func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, e := range all {
 		x := api.Explanation(e)
+		// A script wants a list in JSON, also an empty one, and not null.
 		x.Tags = append([]string{}, e.Tags...)
 		answer.Instances = append(answer.Instances, x)
 	}
@@ -130,6 +132,8 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, name, done string, ca
 	defer cancel()
 	begun := time.Now()
 	err = call(ctx, c)
+	// The state after the call says what an error means: whether a drop is pending, or the bus has
+	// told other instances.
 	s, i := c.cache.Stats(), c.panel.Info()
 	o := api.Outcome{
 		OK: err == nil, Took: time.Since(begun), HasL2: i.L2 != "", BreakerOpen: s.BreakerOpen,
@@ -171,6 +175,7 @@ func readForm(r *http.Request, v any) error {
 		return errForm
 	}
 	for _, text := range slices.Concat(slices.Collect(maps.Values(values))...) {
+		// In JSON such bytes would become others, and the action would be about another key.
 		if !utf8.ValidString(text) {
 			return errForm
 		}
@@ -182,6 +187,7 @@ func readForm(r *http.Request, v any) error {
 			object[name] = all
 		case len(all) != 1:
 			return fmt.Errorf("admin: %s is given more than once", name)
+		// These are no texts in JSON. Their words are taken as they are, and checked with the rest.
 		case slices.Contains([]string{"soft", "off", "maxEntries", "maxWeight"}, name):
 			object[name] = json.RawMessage(all[0])
 		default:

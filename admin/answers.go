@@ -49,6 +49,7 @@ func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 			page.Fail(w, statusOf(err), err)
 			return
 		}
+		// The stream remembers what it has sent, so that each event has only the news.
 		var sample int64
 		var event uint64
 		next = func(context.Context) any {
@@ -107,6 +108,8 @@ func (p *Page) detail(i, most int, sample int64, event uint64) api.Detail {
 		Numbers: p.numbers(i), Samples: p.history.of(i, most, sample),
 		Events: []api.Event{}, Settings: []api.Setting{}, Hot: c.hot(),
 	}
+	// Names in the answers are those of package api: the page is an interface that other programs
+	// use.
 	for _, e := range c.panel.Events(event) {
 		d.Events = append(d.Events, api.Event{Number: e.Number, At: e.At.UnixMilli(), Level: e.Level, Text: e.Text})
 	}

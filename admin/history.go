@@ -83,6 +83,7 @@ func (h *history) tick() {
 		h.mu.Unlock()
 		return
 	}
+	// Under the lock: close sees either the sample, for which it waits, or no sample any more.
 	h.all.Add(1)
 	h.mu.Unlock()
 	defer h.all.Done()
@@ -107,6 +108,7 @@ func (h *history) close() {
 // sample takes a sample of each cache, and keeps its hottest keys watched.
 func (h *history) sample() {
 	now := time.Now()
+	// The caches are asked without the lock, so that requests for the page need not wait for them.
 	stats := make([]strata.Stats, len(h.caches))
 	for i, r := range h.caches {
 		stats[i] = r.cache.Stats()
@@ -128,6 +130,7 @@ func (r *record) add(s *strata.Stats, now time.Time, mark bool) {
 		}
 		r.samples = append(r.samples, sampleOf(&r.base, s, now, took))
 	}
+	// The numbers begin anew with the cache that has taken the place of the old one.
 	if fewer(s, &r.base) {
 		r.marks = append(r.marks[:0], durations{})
 	}
@@ -151,6 +154,7 @@ func (h *history) recent(cache int, s *strata.Stats) (d durations) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.caches[cache]
+	// The cache was replaced after the last sample, and all its durations are recent.
 	if fewer(s, &r.base) {
 		return to
 	}

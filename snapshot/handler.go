@@ -85,6 +85,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "snapshot: the request is not authorised", http.StatusForbidden)
 		return
 	}
+	// A snapshot takes memory and processor time from the callers of the caches: the number at once
+	// is bounded.
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -112,6 +114,7 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", pull.ContentType)
+	// The reader can show how far it is. The number is about right: entries come and go meanwhile.
 	w.Header().Set(pull.EntriesHeader, strconv.FormatInt(out.total(), 10))
 	to := http.NewResponseController(w)
 	m := newMeter(nil)
@@ -164,6 +167,8 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 // put fills the caches from the body.
 func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 	from := http.NewResponseController(w)
+	// There is no limit on the whole: the request itself, and the deadlines of its frames, bound
+	// the time.
 	rd, err := newReading(r.Context(), Options{Within: -1, Logger: h.logger}, format.Values, h.caches)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -46,6 +46,8 @@ func (rd *reading) pull(from string) error {
 		client = pull.NewClient()
 		defer client.CloseIdleConnections()
 	}
+	// All streams ask for one snapshot by this number. An answer with another one was made for
+	// another request, for instance one that a proxy has kept.
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // does not fail
 	n := cmp.Or(rd.o.Streams, defaultStreams)
@@ -55,6 +57,7 @@ func (rd *reading) pull(from string) error {
 		all.Go(func() { errs[i] = rd.pullShare(client, share(at, id, i, n), id) })
 	}
 	all.Wait()
+	// The streams do not end each other: what one of them brings is of use without the rest.
 	return errors.Join(errs...)
 }
 
@@ -79,6 +82,7 @@ func (rd *reading) pullShare(client *http.Client, at *url.URL, id [16]byte) erro
 		return err
 	}
 	defer in.close()
+	// Taken before the request, so that the entries seem older than they are, not younger.
 	begun := time.Now()
 	from, err := pull.Begin(rd.ctx, pull.Request{Client: client, URL: at, Header: rd.o.Header, Stall: cmp.Or(rd.o.Stall, defaultStall)})
 	if err != nil {

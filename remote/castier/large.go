@@ -42,6 +42,8 @@ func (t *Tier) isLarge(ctx context.Context, key string, data []byte) bool {
 		return true
 	}
 	least := t.least.Load()
+	// The Store says it, and can be asked only when there is a connection to it. Then the answer is
+	// kept.
 	if least == 0 {
 		item, _ := t.entry(key)
 		s, err := t.servers.On(ctx, t.servers.Home(item))
@@ -109,6 +111,7 @@ func (d *decoder) takeEarlier(v *entryrules.Value) {
 
 // largeKey returns the key of the item of a value, and the name that the item holds.
 func (t *Tier) largeKey(key string, number uint64) (item, name string) {
+	// The number is in the name, so that values of one key have items of their own.
 	name = strconv.FormatUint(number, 36) + ":" + key
 	item, hashed := itemKey(t.names.prefix, largeItem, hashedLarge, name)
 	if !hashed {
@@ -144,6 +147,7 @@ type ahead struct {
 func (t *Tier) ahead(c *change, next entryrules.State, at instant) (a ahead) {
 	v := next.Slot(t.schema).Value
 	number, is := referred(v.Data)
+	// A refused change must leave nothing in the store.
 	if !is || !c.answer.Done {
 		return ahead{}
 	}
@@ -151,6 +155,8 @@ func (t *Tier) ahead(c *change, next entryrules.State, at instant) (a ahead) {
 	switch _, extends := c.op(c.state).(entryrules.Extend); {
 	case extends:
 		a.touch = Touch{Key: item, Life: life(v.Left, at)}
+	// A change that is decided again, after another client was first, need not send its bytes
+	// again.
 	case c.large != nil && !c.large.written:
 		a.store = Swap{Key: item, Value: encodeLarge(name, c.large.value), Life: life(v.Left, at)}
 	}
@@ -174,6 +180,7 @@ func (t *Tier) prepare(ctx context.Context, server int, changes []*change, write
 	if len(stores)+len(touches) == 0 {
 		return changes, writes, nil
 	}
+	// The bytes come before the state that refers to them: a reader of the state finds them.
 	if err := t.storeLarge(ctx, server, storing, stores); err != nil {
 		return nil, nil, err
 	}
@@ -231,6 +238,7 @@ func (t *Tier) extendLarge(ctx context.Context, server int, changes []*change, t
 // retire gives a second to the items of values to which the states of changes do not refer any
 // more. If that fails, they live as long as their values would have.
 func (t *Tier) retire(ctx context.Context, server int, changes []*change) {
+	// Readers who have read the state before are about to ask for these items.
 	var last []Touch
 	for _, c := range changes {
 		if c.done && c.err == nil {
@@ -316,6 +324,7 @@ func (t *Tier) fetch(ctx context.Context, server int, some []*wanted) error {
 		}
 		found := items[i].Version != Version{}
 		data, err := decodeLarge(items[i].Value, names[i])
+		// The bytes belong to the state that was read: an item never changes.
 		if found && err == nil {
 			w.held.Data = data
 			continue

@@ -105,6 +105,7 @@ func (c *cutter) entry(e *Entry, part bool) (tags cutter) {
 	e.Fresh, e.Left = c.life()
 	if flags&flagID != 0 {
 		e.ID = c.uint64()
+		// A field that says nothing is left out: there is one form for each entry.
 		c.check(e.ID != 0)
 	}
 	if flags&flagWeight != 0 {
@@ -146,6 +147,7 @@ func (c *cutter) life() (fresh, left time.Duration) {
 	if u = c.number(); u == 0 {
 		return fresh, Forever
 	}
+	// The bound keeps the number in the range of int64; the check below refuses it.
 	more := min(u-1, 1<<62)
 	c.check(more <= uint64(maxMillis-f))
 	return fresh, fresh + time.Duration(more)*time.Millisecond
@@ -153,6 +155,8 @@ func (c *cutter) life() (fresh, left time.Duration) {
 
 // tags checks the tags of an entry, and returns them with their number before them.
 func (c *cutter) tags() cutter {
+	// The tags are only checked here: the list of strings, which costs memory, is made for a caller
+	// that wants it.
 	from := c.b
 	n := c.upTo(MaxTags)
 	c.check(n > 0)

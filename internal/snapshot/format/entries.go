@@ -102,12 +102,15 @@ func (w *Writer) Entry(section int, e *Entry, appendValue func(dst []byte) ([]by
 	if e.NotFound {
 		return w.record(s, b, from, c)
 	}
+	// The length of the value is known when the codec has appended it: its place stays free until
+	// then.
 	at := len(b)
 	b, err = withValue(append(b, make([]byte, valueLength)...), e, appendValue)
 	if err != nil {
 		return w.skip(s, err)
 	}
 	c.Bytes += uint64(len(b) - at - valueLength)
+	// A value longer than a frame is sent in parts, which is rare.
 	if len(b)-from > maxRecord {
 		return w.long(s, b, from, at, c)
 	}
@@ -157,6 +160,7 @@ func (w *Writer) record(s *section, b []byte, from int, c Counts) error {
 	if len(b)-from > maxRecord {
 		return w.long(s, b, from, len(b), c)
 	}
+	// The frame is full: it is sent without this record, with which the next one begins.
 	if len(b)-atPayload > MaxPayload {
 		w.send(b[:from], s.kind)
 		record := b[from:]

@@ -14,6 +14,8 @@ func (r *Reader) section(c *cutter, rec *Record) error {
 	}
 	r.sections = append(r.sections, seen{name: s.Name})
 	r.at, r.named = int(index), true
+	// The sum is bounded, too: many sections with a long position each would be a lot of memory
+	// before the first entry.
 	if r.positions += position; r.positions > MaxPositions {
 		return fmt.Errorf("positions: %w", ErrTooLarge)
 	}
@@ -71,6 +73,7 @@ func (r *Reader) records(c *cutter) error {
 	if err := r.inside(c); err != nil {
 		return err
 	}
+	// A frame is used as a whole or not at all: a record behind a malformed one may be anything.
 	n, err := r.check(*c)
 	if err == nil {
 		r.accept(*c, n)
@@ -95,6 +98,7 @@ func (r *Reader) check(c cutter) (n Counts, err error) {
 		var rec Record
 		before := len(c.b)
 		n.add(r.cut(&c, &rec))
+		// The limit of this reader may be smaller than a frame.
 		if before-len(c.b) > r.limits.MaxEntry && !c.bad {
 			return n, ErrTooLarge
 		}
@@ -138,6 +142,7 @@ func (r *Reader) parts(c *cutter) error {
 	if err != nil {
 		return err
 	}
+	// The memory is used again, unless values refer to it.
 	if !r.limits.Keep {
 		r.part = b
 	}
@@ -161,6 +166,7 @@ func (r *Reader) end(c *cutter, rec *Record) error {
 		return corrupt("malformed end of a section")
 	}
 	s := &r.sections[r.at]
+	// Only the writer knows what it has left out. All other counts are compared.
 	s.counts.Skipped = said.Skipped
 	r.total.Skipped += said.Skipped
 	s.ended = true
@@ -178,6 +184,7 @@ func (r *Reader) trailer(c *cutter) error {
 	if c.bad || len(c.b) > 0 {
 		return corrupt("malformed trailer")
 	}
+	// Without its end, the counts of a section were never compared.
 	for _, s := range r.sections {
 		if !s.ended {
 			return corrupt(fmt.Sprintf("trailer before the end of section %.64q", s.name))
