@@ -68,6 +68,7 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 		}
 		begun := time.Now()
 		return func(e remote.CommandEnd) {
+			// The time is taken first: the work of this function is not a part of the command.
 			seconds := time.Since(begun).Seconds()
 			failed := failureOf(ctx, e)
 			if e.Status != "" {
@@ -106,6 +107,7 @@ func commandAttributes(c remote.Command) []attribute.KeyValue {
 	if host != "" {
 		all = append(all, is(serverAddress, host))
 	}
+	// The port of a unix socket does not exist.
 	if n, err := strconv.Atoi(port); err == nil {
 		all = append(all, serverPort.Int(n))
 	}
@@ -127,6 +129,7 @@ func spanOnly(c remote.Command) (all []attribute.KeyValue) {
 // failureOf returns the error.type of a command under ctx, or nothing if it has not failed.
 func failureOf(ctx context.Context, e remote.CommandEnd) string {
 	switch e.Status {
+	// These replies are how a client learns something. The call goes on and has its own end.
 	case "NOSCRIPT", "MOVED", "ASK":
 		return ""
 	}

@@ -19,6 +19,7 @@ func typeOf(err error) string {
 	var own interface{ ErrorType() string }
 	var panicked *strata.LoadPanicError
 	switch {
+	// The more special words come first: an error of a load may wrap the end of a context.
 	case errors.As(err, &panicked):
 		return "panic"
 	case errors.As(err, &own):
@@ -40,6 +41,7 @@ func typeOf(err error) string {
 	case errors.Is(err, strata.ErrKeyTooLong):
 		return "key_too_long"
 	}
+	// The type of a wrapper says nothing about what has failed.
 	for wrappers[reflect.TypeOf(err).String()] {
 		inner := errors.Unwrap(err)
 		if inner == nil {

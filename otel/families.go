@@ -43,6 +43,7 @@ type row struct {
 
 // count is a row of a counter. attributes are names without strata., and values, in turn.
 func count(f func(*reading) uint64, attributes ...string) row {
+	// OpenTelemetry has no unsigned counters. No number here comes near the bound.
 	r := row{value: func(r *reading) int64 { return int64(f(r)) }}
 	for i := 0; i < len(attributes); i += 2 {
 		r.attributes = append(r.attributes, attribute.String("strata."+attributes[i], attributes[i+1]))
@@ -94,6 +95,7 @@ func reads() []family {
 			count(func(r *reading) uint64 { return r.Flights }, "outcome", "flight"),
 			count(func(r *reading) uint64 { return r.Joins }, "outcome", "joined"),
 			count(func(r *reading) uint64 { return r.Negative }, "outcome", "negative"),
+			// Remembered has both, so that only the difference is disjoint from the row before.
 			count(func(r *reading) uint64 { return r.Remembered - r.Negative }, "outcome", "stale"),
 			count(func(r *reading) uint64 { return r.TurnedAway }, "outcome", "turned_away"),
 		},

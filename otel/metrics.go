@@ -36,6 +36,7 @@ func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregiste
 	}
 	var names []string
 	for i, c := range caches {
+		// All mistakes are told at once, and a nil pointer in an interface is one of them.
 		if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			err = errors.Join(err, fmt.Errorf("strataotel: cache %d of %d is nil", i+1, len(caches)))
 			continue
@@ -58,6 +59,8 @@ func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregiste
 	for _, c := range caches {
 		observers = append(observers, newObserver(c, instruments, all))
 	}
+	// One callback for all caches: a collection then has the numbers of all of them from about the
+	// same time.
 	handle, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, o := range observers {
 			o.observe(to)
@@ -128,6 +131,7 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 			o.servers = append(o.servers, observedServers{f.servers, n})
 		}
 		for _, r := range f.rows {
+			// A row without a condition of its own has that of its family.
 			if r.has == nil {
 				r.has = f.has
 			}
@@ -136,6 +140,8 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 				attributes = append(attributes, r.describe(&s)...)
 			}
 			attributes = append(attributes, r.attributes...)
+			// The set of attributes is made once. To make it in each collection would be most of
+			// the work.
 			o.rows = append(o.rows, observed{r, instruments[i], metric.WithAttributeSet(attribute.NewSet(attributes...))})
 		}
 	}
@@ -144,6 +150,7 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 
 // observe tells the numbers that the cache has now.
 func (o *observer) observe(to metric.Observer) {
+	// All rows come from one look, so that sums and parts fit.
 	r := &reading{Stats: o.source.Stats()}
 	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
 	for _, of := range o.servers {
@@ -158,6 +165,7 @@ func (o *observer) observe(to metric.Observer) {
 		switch i := row.instrument.(type) {
 		case metric.Int64Observable:
 			to.ObserveInt64(i, row.value(r), row.attributes)
+		// Numbers of this kind are nanoseconds.
 		case metric.Float64Observable:
 			to.ObserveFloat64(i, float64(row.value(r))/1e9, row.attributes)
 		}

@@ -53,6 +53,7 @@ func RegisterPool[S ~PoolStats](provider metric.MeterProvider, pool string, stat
 		}
 	}
 	handle, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		// One look for all rows, so that the open connections are the idle ones and those in use.
 		s := PoolStats(stats())
 		for i, f := range all {
 			for _, r := range f.rows {

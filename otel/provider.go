@@ -38,10 +38,12 @@ type clientTracer struct {
 }
 
 func (t clientTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	// The cache has noted in the context that the command is one of its own.
 	o := tracing.Of(ctx)
 	if o == nil {
 		return t.inside.Start(ctx, name, options...)
 	}
+	// Heartbeats and other work in the background would each begin a trace of a single span.
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, noop.Span{}
 	}

@@ -79,6 +79,8 @@ func NewTracer(provider trace.TracerProvider, options ...TracerOption) *Tracer {
 // Start implements [strata.Tracer].
 func (t *Tracer) Start(ctx context.Context, s strata.Span) (within context.Context, end func(strata.SpanEnd)) {
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(begun(s)...)}
+	// Such work goes on without the read that has caused it. In the trace of the read it would look
+	// like time of a caller, so it has a trace of its own, with a link.
 	if s.Apart {
 		options = append(options, trace.WithNewRoot())
 		if cause := trace.LinkFromContext(ctx); cause.SpanContext.IsValid() {
@@ -88,6 +90,7 @@ func (t *Tracer) Start(ctx context.Context, s strata.Span) (within context.Conte
 	within, span := t.tracer.Start(ctx, valid(s.Name+" "+s.Cache), options...)
 	return within, func(e strata.SpanEnd) {
 		defer span.End()
+		// Most programs sample few spans: the others cost no attributes.
 		if !span.IsRecording() {
 			return
 		}
@@ -131,6 +134,8 @@ func ended(name string, e strata.SpanEnd) []attribute.KeyValue {
 		case "loaded", "not_found", "absent":
 			all = append(all, cacheHit.Bool(false))
 		case "joined":
+			// The flight that the read has joined ended without a load: where its answer came from
+			// is not known here.
 			if len(e.Loads) > 0 {
 				all = append(all, cacheHit.Bool(false))
 			}
@@ -151,6 +156,7 @@ func shared(e strata.SpanEnd) attribute.KeyValue {
 func (t *Tracer) fail(span trace.Span, err error) {
 	kind, text := typeOf(err), ""
 	span.SetAttributes(is(errorType, kind))
+	// The text may hold keys and credentials, so that only the program can decide to show it.
 	if t.text != nil {
 		text = valid(t.text(err))
 		span.AddEvent("exception", trace.WithAttributes(is("exception.type", kind), is("exception.message", text)))

@@ -39,6 +39,8 @@ func NewCollector(caches ...Source) *Collector {
 	}
 	var names []string
 	for i, source := range caches {
+		// A collector cannot return an error. It is kept for Register, which asks for the
+		// descriptions.
 		if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			c.err = errors.Join(c.err, fmt.Errorf("strataprom: cache %d of %d is nil", i+1, len(caches)))
 			continue
@@ -96,8 +98,10 @@ func newExporter(source Source) *exporter {
 	s := source.Stats()
 	e := &exporter{source: source, name: s.Name}
 	for _, f := range families() {
+		// As for caches: a registry sorts less if rows come in order.
 		slices.SortFunc(f.rows, func(a, b row) int { return slices.Compare(a.labels, b.labels) })
 		d := described{family: &f, desc: prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"cache": s.Name, "cache_service": s.Parts.Service})}
+		// The labels of all rows are made here, and not with each scrape.
 		if len(f.labels) == 0 {
 			d.plain = prometheus.MakeLabelPairs(d.desc, nil)
 		}
@@ -112,6 +116,7 @@ func newExporter(source Source) *exporter {
 // collect sends all metrics of the cache. Rows and families that do not concern it are left
 // out: rows of L2 if the cache has none, and the like.
 func (e *exporter) collect(to chan<- prometheus.Metric) {
+	// All rows come from one look, so that sums and parts fit.
 	r := &reading{Stats: e.source.Stats()}
 	r.remoteMisses, r.remoteForeign = e.misses.Split(r.L2.Misses, r.L2.Foreign)
 	for i := range e.families {

@@ -57,6 +57,8 @@ type bounds struct {
 func newBounds(lowest, highest int) bounds {
 	b := bounds{lowest: lowest}
 	for e := lowest; e <= highest; e++ {
+		// Powers of two are the bounds of native histograms and of those in strata: no count has to
+		// be split.
 		b.upper = append(b.upper, math.Ldexp(1, e))
 	}
 	return b
@@ -119,6 +121,7 @@ func spans(buckets []uint64, lowest int) (spans []*dto.BucketSpan, deltas []int6
 			spans = append(spans, &dto.BucketSpan{Offset: new(int32(e - at)), Length: new(uint32(0))})
 			at = e
 		}
+		// A neighbour of the bucket before belongs to its span.
 		*spans[len(spans)-1].Length++
 		deltas = append(deltas, int64(n)-before)
 		at, before = at+1, int64(n)

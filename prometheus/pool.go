@@ -38,6 +38,7 @@ func NewPoolCollector[S ~PoolStats](pool string, stats func() S) *PoolCollector 
 		c.err = errors.New("strataprom: NewPoolCollector was given no function")
 		return c
 	}
+	// Both clients have their own type of numbers with the same fields.
 	c.read = func() PoolStats { return PoolStats(stats()) }
 	for _, f := range poolFamilies() {
 		c.descs = append(c.descs, prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"pool": pool}))

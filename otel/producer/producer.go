@@ -101,6 +101,7 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			of(&remote, durations(&o.Latency), attribute.String("strata.op", o.Operation), attribute.String("strata.result", o.Result))
 		}
 	}
+	// The name is that of package strataotel: its metrics and these are of one library.
 	scope := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: "github.com/strata-cache/strata/otel"}}
 	for _, ps := range []points{loads, remote, value, echo, age} {
 		if len(ps.all) > 0 {
@@ -145,6 +146,7 @@ func doubling(buckets []uint64, lowest int32, sum float64) metricdata.Exponentia
 	for _, n := range buckets {
 		h.Count += n
 	}
+	// Empty buckets at both ends are left out: most histograms fill a few of them.
 	first, last := 1, len(buckets)-1
 	for first <= last && buckets[first] == 0 {
 		first++
