@@ -39,6 +39,7 @@ func (o *Options) checkCommand(args []any) (string, error) {
 func (o *Options) checkSizes(args []any) error {
 	most := o.maxValue()
 	for _, a := range args {
+		// Only these types can be long.
 		n := 0
 		switch v := a.(type) {
 		case string:
@@ -75,6 +76,7 @@ func commandName(args []any) (string, error) {
 		return "", errors.New("redis: command is not a string")
 	}
 	name, sub := strings.ToUpper(name), ""
+	// Of other commands, no subcommand changes the connection.
 	if len(args) > 1 && (name == "CLIENT" || name == "SCRIPT") {
 		sub, _ = textArg(args[1])
 	}
@@ -99,6 +101,7 @@ func argText(arg any) string {
 	if s, ok := textArg(arg); ok {
 		return s
 	}
+	// A key may be a number: what counts is the text that the server gets.
 	b, err := resp.AppendArg(nil, arg)
 	if err != nil {
 		return "" // the command is refused for it
@@ -152,6 +155,7 @@ func sameSlot(keys []string) (slot int, err error) {
 }
 
 func argError(err error) error {
+	// Package resp is not public, so its name says nothing to a caller.
 	if text, ok := strings.CutPrefix(err.Error(), "resp: "); ok {
 		return errors.New("redis: " + text)
 	}

@@ -64,6 +64,7 @@ func outcome(t *resp.Transaction) ([]Reply, error) {
 		return nil, errors.New("redis: transaction: commands were executed one by one: " + serverError(t.Refused[0].Text).Error())
 	// The replies say which commands were at fault. None of them was executed.
 	case resp.Aborted:
+		// A command without a refusal of its own was not executed either, and says so.
 		replies := make([]Reply, t.N)
 		for i := range replies {
 			replies[i].err = ErrAborted

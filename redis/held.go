@@ -109,6 +109,7 @@ func (h *held) reply() (Reply, error) {
 func (h *held) fail(err error) error {
 	d, bounded := h.ctx.Deadline()
 	err = h.cn.explain(h.ctx, bounded && !time.Now().Before(d), err)
+	// A kept connection that was found dead says the same of the others that are idle.
 	if h.cn.Reused() && lost(err) {
 		h.n.pool.Lost(h.cn)
 	}
@@ -117,6 +118,7 @@ func (h *held) fail(err error) error {
 
 // release gives the connection back, or closes it unless it is clean.
 func (h *held) release(clean bool) {
+	// The interrupt has begun, and may come when the next call has the connection already.
 	if h.stop != nil && !h.stop() {
 		clean = false
 	}

@@ -84,6 +84,7 @@ func (c *conn) values(n int, f func(i int, value []byte, found bool) error) (ans
 			return answer, readError(err)
 		}
 		if answer == nil {
+			// The rest of the reply is read in any case, so that the connection can be used again.
 			answer = f(i, value, found)
 		}
 	}
@@ -97,6 +98,7 @@ func (c *conn) arrayHeader() (n int, v resp.Value, err error) {
 		if err != nil {
 			return -1, v, readError(err)
 		}
+		// A push can come in front of any reply.
 		if v.Kind() != resp.Push {
 			return n, v, c.judge(v)
 		}

@@ -96,6 +96,8 @@ func (p *primary) dial(ctx context.Context, _ *Options) (*conn, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// The end of the term ends the dial as well: it would lead to a server that is not the primary
+	// any more.
 	defer context.AfterFunc(t.ctx, cancel)()
 	cn, err := p.open(ctx, t)
 	switch {
@@ -115,6 +117,7 @@ func (p *primary) open(ctx context.Context, t *term) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Sentinels may not know yet that the server has lost its place. It knows itself.
 	if err := cn.checkPrimary(ctx, o.DialTimeout); err != nil {
 		cn.Close()
 		return nil, err
@@ -240,6 +243,7 @@ func (p *primary) serve(s *sentinel) {
 		case <-p.ctx.Done():
 			return
 		}
+		// Taken before the question: an answer is about a moment after this one.
 		at := time.Now()
 		ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout/2)
 		t, err := s.ask(ctx, p.known())
@@ -270,6 +274,7 @@ func (p *primary) listen(s *sentinel) {
 		if err != nil {
 			return
 		}
+		// A sentinel may watch several primaries, and tells of all of them.
 		tells := e.Kind == pubsub.Received && bytes.HasPrefix(e.Payload, []byte(p.o.Sentinel.Primary+" "))
 		if now := time.Now(); tells && now.Sub(asked) >= askLeast {
 			asked = now
@@ -289,6 +294,8 @@ func (p *primary) follow() {
 	pausing := false
 	for {
 		due := p.due
+		// A nil channel is never ready: the question waits for the end of the round, and of the
+		// pause.
 		if r.running || pausing {
 			due = nil
 		}
@@ -302,6 +309,7 @@ func (p *primary) follow() {
 			pausing = false
 			next.Reset(askEvery)
 		case <-r.late:
+			// A sentinel without an answer by now does not vote.
 			r.failed = len(p.askers) - len(r.answers)
 		case a := <-p.answers:
 			p.hear(&r, a)
@@ -360,6 +368,7 @@ func (p *primary) conclude(r *round) {
 	if r.most(len(p.askers), p.addr()) {
 		p.provenAt = r.begun
 	}
+	// All that wait for this round go on, and later ones wait for the next.
 	close(p.round)
 	p.round = make(chan struct{})
 }
@@ -378,6 +387,7 @@ func (p *primary) heed(best told, answers int) {
 	p.epoch = best.epoch
 	if t := p.terms.present(); t == nil || best.addr != t.addr {
 		p.terms.begin(best.addr)
+		// The last proof was about the server of the term before.
 		p.provenAt = time.Time{}
 	}
 }

@@ -36,6 +36,8 @@ func (r *round) add(a answered, known told) {
 		r.err = telling(r.err, a.err)
 		return
 	}
+	// From the first answer that is not out of date, the others get a short time only: a dead
+	// sentinel must not hold up a failover.
 	if len(r.answers) == 0 && a.epoch >= known.epoch {
 		r.late = time.After(askLate)
 	}

@@ -48,6 +48,7 @@ func (r route) getEither(ctx context.Context, dst []byte, key string) ([]byte, e
 	case err != nil:
 		return dst, err
 	case !a.found:
+		// The key holds another type, or nothing: dst stays as it was.
 		return dst, newReply(a.value).mismatch("string")
 	}
 	return a.dst, nil
@@ -232,6 +233,7 @@ func (r route) afterAsking(f func(*conn) error) func(*conn) error {
 		if err := cn.flush(true); err != nil {
 			return err
 		}
+		// What this reply says does not matter: if ASKING was refused, the command is redirected.
 		if _, err := cn.read(); err != nil {
 			return err
 		}

@@ -31,6 +31,8 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 		return Reply{err: err}
 	}
 	reply := c.eval(ctx, "EVALSHA", s.digest, s.digest, keys, args)
+	// The server has lost its scripts, by a restart for example. The text runs this one and makes
+	// it known again.
 	if unknownScript(reply.err) {
 		reply = c.eval(ctx, "EVAL", s.digest, s.text, keys, args)
 	}
@@ -79,6 +81,8 @@ func (p *Pipeline) eval(s *Script, keys []string, args []any) error {
 	if !p.multi {
 		return p.calls.Add(&p.b, s.text, s.digest, keys, args)
 	}
+	// In a transaction an unknown script could not be repeated: the commands behind it would have
+	// run without it.
 	out, err := resp.AppendEval(p.b.Text, "EVAL", s.text, keys, args)
 	if err == nil {
 		p.b.Text = out

@@ -124,6 +124,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	if s.left -= int64(n); s.left == 0 {
+		// The end is read with the last bytes: a caller that reads no further than Size has a clean
+		// connection.
 		s.finish()
 	}
 	return n, nil
@@ -174,6 +176,8 @@ func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
 		}
 		n, err := w.Write(p)
 		total += int64(max(n, 0))
+		// The error of w is not that of the stream. Close finds the string unread, and closes the
+		// connection.
 		switch {
 		case err != nil:
 			return total, err
@@ -208,6 +212,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	s.closed = true
+	// The rest of a string could be longer than a new connection is worth.
 	s.release(s.err == io.EOF)
 	if s.err == nil || s.err == io.EOF {
 		s.err = ErrClosed

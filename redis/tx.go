@@ -106,10 +106,13 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 	if t.err != nil && err == nil {
 		err = t.err
 	}
+	// ErrCrossSlot promises that nothing was sent, so the keys are compared here.
 	if slot, wrong := t.queue.oneSlot(); err == nil && (wrong != nil || slot >= 0 && slot != t.slot) {
 		err = ErrCrossSlot
 	}
 	if err != nil || t.queue.Len() == 0 {
+		// The keys would stay watched for the next call on this connection, whose transaction would
+		// fail for no reason.
 		t.cn.entered = t.ask("UNWATCH").Ok() != nil
 		return nil, err
 	}

@@ -82,6 +82,7 @@ func (s *scanner) value(p []byte) (n int, err error) {
 		s.Skip(int64(n))
 	}
 	for ; n < len(p) && s.rest > 0; n++ {
+		// Two bytes are missing before the CR, and one before the LF.
 		if p[n] != "\n\r"[s.rest-1] {
 			return n, broken("value does not end in CRLF")
 		}
@@ -98,6 +99,7 @@ func (s *scanner) line(line []byte) error {
 		return err
 	}
 	s.size += int64(len(line)) + 2
+	// An error may take the place of any line, and ends the reply.
 	switch {
 	case s.series != 0 && r.Kind != s.series && r.Kind != End && r.Kind != Error:
 		return broken("reply in the middle of another")
@@ -109,6 +111,7 @@ func (s *scanner) line(line []byte) error {
 	switch r.Kind {
 	case Item, Stat:
 		s.series = r.Kind
+	// This reply ends with its value.
 	case VA:
 	default:
 		s.series, s.done = 0, true

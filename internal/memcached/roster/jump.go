@@ -32,6 +32,8 @@ func natural(a, b string) int {
 			return c
 		}
 	}
+	// Equal chunks may differ as texts, such as 2 and 02: the whole text decides, so that all
+	// clients have one order.
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 

@@ -43,6 +43,8 @@ func nameOf(mode Mode) func(address string) string {
 // and sum the sum of all weights. spymemcached reckons with 32 bits.
 func digestsOf(mode Mode, weight, sum, n int) int {
 	if mode == KetamaSpy {
+		// Each conversion rounds, as Java does after each step. Without them Go may round once for
+		// several steps, and keys near a border would move to another server.
 		share := float32(float32(weight) / float32(sum))
 		points := float32(float32(float32(share*(digests*perDigest))/perDigest) * float32(n))
 		return int(float32(float64(points) + roundingUp))
@@ -71,6 +73,7 @@ func pointsOf(servers []Server, mode Mode, name func(string) string) ([]point, e
 			}
 		}
 	}
+	// Two servers may meet at one place. All clients have to agree on the order there, too.
 	slices.SortFunc(points, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.server, b.server))
 	})

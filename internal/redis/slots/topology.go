@@ -56,6 +56,7 @@ func (m *Map) Same(other *Map) bool {
 		return false
 	}
 	for slot := range Count {
+		// Indexes differ from reply to reply, so that the addresses are compared.
 		a, b := m.Shard(slot), other.Shard(slot)
 		if (a < 0) != (b < 0) || a >= 0 && m.Shards[a].Primary != other.Shards[b].Primary {
 			return false
@@ -200,6 +201,7 @@ func (b *builder) node(v resp.Value) (addr, role string, healthy bool) {
 			healthy = string(e.Bytes()) != "fail" && string(e.Bytes()) != "failed"
 		}
 	}
+	// A node that tells one port only listens on this one.
 	if b.asked.TLS && tlsPort != 0 {
 		port = tlsPort
 	}

@@ -41,6 +41,7 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 		if err != nil {
 			return false, err
 		}
+		// The server has begun to forbid scripts, for instance by a change of rights.
 		if !s.forbids(v) {
 			return isDone(v)
 		}
@@ -182,6 +183,7 @@ func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquir
 	case op.ID != 0:
 		dst = appendHex(dst, op.ID)
 	case op.Known != 0:
+		// The place of the ID stays, since arguments are known by their places.
 		dst = resp.AppendString(dst, "")
 	}
 	if op.Known != 0 {
