@@ -54,6 +54,7 @@ func parseKey[K comparable](t reflect.Type, s string) (key K, err error) {
 	switch {
 	case v.Kind() == reflect.String:
 		v.SetString(s)
+	// A number outside of the range of the type is the key of another program, and an error here.
 	case v.CanInt():
 		var n int64
 		if n, err = strconv.ParseInt(s, 10, t.Bits()); err == nil {

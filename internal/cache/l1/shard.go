@@ -74,6 +74,7 @@ func (s *shard) insert(a *arrival, stamp uint32, evicted bool) {
 	s.held.entries++
 	s.held.weight += a.counted()
 	t := s.table.Load()
+	// Readers go on with the old table until the new one is complete: they never see a part of it.
 	if n := s.order.Len(); n > t.room() {
 		t = s.rebuilt(s.grown(n))
 		t.insert(h, hash)

@@ -8,6 +8,8 @@ func Digest(p remote.Position) uint64 {
 	d := mix(hashString(p.Epoch), 0, 0) ^
 		mixCount(countDrops, p.Drops) ^ mixCount(countExpiries, p.Expiries) ^ mixCount(countClock, p.Clock)
 	for i, version := range p.Lanes {
+		// The number of the lane is mixed in, so that two lanes with swapped versions have another
+		// digest.
 		d ^= mixVersion(i, version)
 	}
 	return d

@@ -38,6 +38,7 @@ func (f *Floods) Admit(from uint64, now int64) (at int64) {
 	a := f.account(from, now)
 	if more := (now - a.at) / floodEvery; more > 0 {
 		a.left = int(min(floodBurst, int64(a.left)+more))
+		// The rest of an interval counts for the next one.
 		a.at += more * floodEvery
 	}
 	if a.left == 0 {
@@ -58,6 +59,8 @@ func (f *Floods) account(from uint64, now int64) *account {
 			}
 		}
 		if len(f.of) >= maxPublishers {
+			// Too many publishers at once: the new ones share an account, so that numbers made up
+			// by one of them gain nothing.
 			from = 0
 		}
 	}

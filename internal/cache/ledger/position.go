@@ -40,6 +40,7 @@ func (l *Ledger) Rejoin(p remote.Position, now int64) int {
 		l.suspectAll(now)
 		l.tags.suspect(now)
 		return -1
+	// A drop of everything in between: no entry is left to be suspect.
 	case old.Drops != p.Drops:
 		l.invalidateAll()
 		return -1
@@ -106,6 +107,8 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 		l.suspectAll(now)
 		l.tags.suspect(now)
 		return false
+	// The position was read before messages that have arrived since: it is one that this instance
+	// has passed.
 	case l.past.hasDigest(l.known.digest, Digest(p)):
 		return false
 	}

@@ -120,6 +120,7 @@ func (l *Deadlines) fire() {
 	for now, begun, some := l.nextOverlong(); some; now, begun, some = l.nextOverlong() {
 		l.overlong(now, begun)
 	}
+	// Ended without the lock: the end of a load may begin and end others.
 	for b := l.next(); b != nil; b = l.next() {
 		b.timeOut()
 	}

@@ -30,6 +30,7 @@ func NewBackground(most int) *Background {
 func (b *Background) Run(key any, f func(found func())) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A key unequal to itself, such as NaN, would never be found again in the map.
 	same := key
 	if b.begun[key] != nil || key != same {
 		return true

@@ -72,6 +72,7 @@ func (b *Breaker) Allow(now int64) (ok, probe bool) {
 		return false, false
 	}
 	b.state.Store(isHalfOpen)
+	// If the probe never reports, the next call after this time is one.
 	b.until = now + b.open
 	return true, true
 }

@@ -48,6 +48,7 @@ func (b *Budget) Success() {
 // Retry reports whether an operation may be tried again at now. It takes a
 // token or, if there is none, one of the free retries of the current second.
 func (b *Budget) Retry(now int64) bool {
+	// Tokens come first: the free retries are for a time without any.
 	for have := b.fifths.Load(); have >= perRetry; have = b.fifths.Load() {
 		if b.fifths.CompareAndSwap(have, have-perRetry) {
 			return true

@@ -29,6 +29,8 @@ func (b *planner) inside(w *walk, v reflect.Value) *Change {
 		return nil
 	}
 	v = v.Elem()
+	// The parts of a type are looked at once, and the result is kept: interfaces hold few different
+	// types.
 	s, ok := b.known.Load(v.Type())
 	if !ok {
 		s, _ = b.known.LoadOrStore(v.Type(), newValues(v.Type(), b.Rules, b.known))

@@ -151,6 +151,7 @@ func (g *Origin) turn(s *slot, n int64) {
 
 // within counts the loads of the last n slots.
 func (g *Origin) within(n int, now int64) (quick, slow, wrong int64) {
+	// A slot may still have the counts of a time long ago, if nothing has ended since.
 	last := now / width
 	for i := range g.ring {
 		if s := &g.ring[i]; s.number.Load() > last-int64(n) {
@@ -174,6 +175,7 @@ func (g *Origin) quickSince(begun int64) bool {
 // Succeeded notes that a load has ended at now with an answer of the origin.
 func (g *Origin) Succeeded(now int64, took time.Duration) {
 	s := g.at(now)
+	// While all is well, a quick load costs a few atomic operations and no lock.
 	switch {
 	case took < g.long:
 		s.quick.Add(1)
@@ -194,6 +196,7 @@ func (g *Origin) answered(now int64) {
 	failed, slow := g.fails.over(now), g.slow.over(now)
 	g.uneasy.Store(g.fails.bad || g.slow.bad || g.fails.lines.Told() || g.slow.lines.Told())
 	g.mu.Unlock()
+	// The log is written without the lock: a handler may take its time.
 	if failed {
 		g.o.Logger.Info("strata: loads succeed again", g.About(nil)...)
 	}
@@ -222,6 +225,8 @@ func (g *Origin) Failed(now int64, took time.Duration, key any, err error) {
 	g.uneasy.Store(true)
 	if g.row == 0 {
 		g.rowSince, g.rowEnded = now-int64(took), now
+		// The load was long under way, and others have succeeded since it began: the origin was
+		// well until now.
 		if g.quickSince(g.rowSince) {
 			g.rowSince = now
 		}
@@ -232,6 +237,8 @@ func (g *Origin) Failed(now int64, took time.Duration, key any, err error) {
 		g.fails.begin(g.rowSince)
 	}
 	said, since := g.fails.news(now), g.fails.lasts(now)
+	// A failure while others succeed gets a line of its own, seldom: it is one key's trouble, not
+	// the origin's.
 	one := said == logthrottle.Nothing && !g.fails.bad && now >= g.nextSingle
 	if one || said != logthrottle.Nothing {
 		g.nextSingle = now + int64(single)

@@ -59,6 +59,7 @@ func (j *Journal) event(number uint64) *event { return &j.events[(number-1)%kept
 func (j *Journal) Count(text string, n int, at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	// A program that invalidates thousands of keys a second must not push all other events out.
 	if j.number > 0 {
 		if last := j.event(j.number); last.count > 0 && last.Text == text && at-last.at < int64(together) {
 			last.count += uint64(n)
@@ -76,6 +77,8 @@ func (j *Journal) After(after uint64) (all []panel.Event) {
 	if j.number > kept {
 		first = j.number - kept + 1
 	}
+	// A reader that knows a number from before a restart is ahead of this journal, and gets nothing
+	// twice.
 	for n := max(first, min(after, j.number)+1); n <= j.number; n++ {
 		e := *j.event(n)
 		if e.count > 0 {
@@ -112,6 +115,7 @@ func (h *handler) Enabled(ctx context.Context, l slog.Level) bool {
 // Handle notes the line r, and hands it on.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
+		// The journal has the line whatever the handler of the program lets through.
 		h.j.mu.Lock()
 		h.j.add(event{Event: panel.Event{At: r.Time, Level: level(r.Level), Text: h.text(&r)}})
 		h.j.mu.Unlock()

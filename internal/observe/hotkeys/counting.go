@@ -77,6 +77,7 @@ func (c *Counting[K]) roll(now time.Duration) {
 		return
 	}
 	c.earlier, c.later = c.later, newWindow[K](now)
+	// Nothing was counted for a while: the window before is too old to be shown.
 	if now-c.earlier.begun >= 2*turn {
 		c.earlier = newWindow[K](now)
 	}
@@ -89,6 +90,7 @@ func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
 		return true
 	}
 	now := time.Since(c.since)
+	// No page shows the keys: reads need not pay for the counting.
 	if now-time.Duration(c.asked.Load()) > countFor {
 		return false
 	}
@@ -103,6 +105,7 @@ func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
 		return true
 	}
 	switch {
+	// The two bounds are far apart, so that a steady load does not make every go up and down.
 	case c.n > perPeriod && every < mostEvery:
 		c.every.Store(2 * every)
 	case c.n < perPeriod/4 && every > leastEvery:

@@ -48,6 +48,7 @@ func (d *Door) Admit(r *http.Request) (ok, enters bool) {
 	for _, c := range r.CookiesNamed(d.cookie) {
 		ok = ok || !d.closed && subtle.ConstantTimeCompare([]byte(c.Value), []byte(d.value)) == 1
 	}
+	// Two tokens may be a trick against a proxy that looks at one of them.
 	query := r.URL.Query()["token"]
 	if len(query) != 1 || !d.is(query[0]) {
 		return ok, false
@@ -65,6 +66,7 @@ func (d *Door) Enter(w http.ResponseWriter, r *http.Request) {
 		Name: d.cookie, Value: d.value, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 	q := r.URL.Query()
+	// All other parameters stay: they may say which cache is to be shown.
 	q.Del("token")
 	to := "./"
 	if len(q) > 0 {

@@ -65,6 +65,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusRequestURITooLong, errTarget)
 		return
 	}
+	// Authorised first: a stranger learns nothing about methods or bodies.
 	if !g.authorize(w, r) {
 		return
 	}
@@ -96,6 +97,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // of the server apply.
 func (g *guard) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
+		// A handler must not wait for a body that it has no use for.
 		r.Body = http.NoBody
 		return nil
 	}
@@ -163,6 +165,7 @@ func (g *guard) sameOrigin(r *http.Request) error {
 	if g.csrf.Check(r) != nil || site != "" && site != "same-origin" {
 		return errOrigin
 	}
+	// An old browser sends no Sec-Fetch-Site, but names the origin of a POST.
 	if origin := r.Header.Get("Origin"); origin != "" && site == "" {
 		if o, err := url.Parse(origin); err != nil || o.Scheme != "http" && o.Scheme != "https" || o.Host != r.Host {
 			return errOrigin

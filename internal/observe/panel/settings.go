@@ -38,6 +38,7 @@ func Settings(given, now any, tuned map[string]any, codec string) []Setting {
 			s.Value, s.Default = codec, true
 			continue
 		}
+		// An option that the program has left out is the default, whatever it was set to since.
 		was, is := option(before, name), option(after, name)
 		s.Default = was.IsZero()
 		switch is.Kind() {

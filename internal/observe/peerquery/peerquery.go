@@ -137,6 +137,8 @@ func (a *Asker) Receive(m *remote.Message) {
 	if _, err := strconv.ParseUint(number, 16, 64); !ok || err != nil || !a.Usable(name) {
 		return
 	}
+	// A question is a message that any instance can send: it must not cost this one more than it
+	// can bear.
 	if a.answering.Add(1) > maxAnswers {
 		a.answering.Add(-1)
 		return
@@ -173,6 +175,7 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 	if err1 != nil || err2 != nil || json.Unmarshal([]byte(part[2]), &got.Explanation) != nil {
 		return
 	}
+	// The texts come from another program, and are shown on a page and in a terminal.
 	clean(&got.Explanation)
 	a.seen(m.From, got.Instance)
 	switch {
@@ -212,6 +215,7 @@ func (a *Asker) Ask(ctx context.Context, name string) ([]panel.Explanation, erro
 	a.await(number, answers)
 	defer a.await(number, nil)
 	begun := time.Now()
+	// The others are asked first, and look while this instance does.
 	a.Publish(remote.Asked, strconv.FormatUint(number, 16)+" "+name)
 	here, err := a.Explain(ctx, name)
 	if err != nil {
@@ -254,6 +258,7 @@ func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan ans
 	for early, over := false, false; !over && (!early || len(missing) > 0); {
 		select {
 		case got := <-answers:
+			// An instance whose answer comes twice is shown once.
 			if delete(missing, got.from); !had[got.from] {
 				had[got.from], got.Took = true, time.Since(begun)
 				all = append(all, got.Explanation)

@@ -12,6 +12,8 @@ func (s *Store[K, V]) Judge(key K, e *Entry[K, V]) (v ledger.Verdict, since int6
 		var next uint64
 		v, next, since = s.Ledger.Judge(stamp, func() uint16 { return s.Lane(key) })
 		if v == ledger.Valid {
+			// With the newest stamp, the next reads need not judge the entry until something
+			// happens again.
 			s.Values.Swap(e, s.restamped(e, next))
 		}
 	}
@@ -26,6 +28,7 @@ func (s *Store[K, V]) Judge(key K, e *Entry[K, V]) (v ledger.Verdict, since int6
 // Verdict is Judge for a look that changes nothing.
 func (s *Store[K, V]) Verdict(e *Entry[K, V]) (v ledger.Verdict) {
 	if stamp := e.Value.Stamp(); stamp < s.Ledger.Watermark() {
+		// The lane costs a hash of the name of the key, and is seldom asked for.
 		v, _, _ = s.Ledger.Judge(stamp, func() uint16 { return s.Lane(e.Key) })
 	}
 	if t := RecordOf(e).Traits; t != nil {
