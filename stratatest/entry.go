@@ -50,6 +50,8 @@ func (t *Tier) read(v entryrules.Value, at entryrules.Clock) remote.Held {
 		ID: remote.ID(r.ID), Fresh: time.Duration(r.Fresh), Left: time.Duration(r.Left), Soft: r.Soft, All: r.All,
 	}
 	if v.Data != nil {
+		// The caller owns the copy. An empty value is not nil: nil says that the bytes were left
+		// out.
 		h.Data = append([]byte{}, v.Data...)
 	}
 	return h

@@ -88,6 +88,8 @@ func (m *methods) build(n *node, t reflect.Type) {
 		if survives == nil {
 			return b
 		}
+		// A method may lose a part of the value without an error. Readers of other instances would
+		// get another value than the caller of the load.
 		if c := survives.Back(v.Elem(), data); c != nil {
 			e.refuse(c.Error(), c.Unwrap())
 		}

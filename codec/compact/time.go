@@ -45,6 +45,7 @@ func decodeTime(d *decoder, p unsafe.Pointer) {
 		d.fail(codec.ErrRange)
 		return
 	}
+	// A time in the zone of this machine gets this zone back, with its name and its summers.
 	if _, local := t.Zone(); int64(local) != offset {
 		t = t.In(d.fixed(int(offset)))
 	}

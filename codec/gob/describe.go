@@ -45,6 +45,7 @@ func (s *scanner) describe(id int64) {
 			s.parts(1, nil)
 		}
 	})
+	// A shape with a hole would let bytes pass that the decoder reads in another way.
 	missing := n.kind == list && n.elem == nil || n.kind == table && (n.key == nil || n.elem == nil)
 	if n.kind == unknown || missing {
 		s.fail(codec.ErrMalformed)
@@ -93,6 +94,8 @@ func (s *scanner) ref(id int64) *node {
 		s.iface = s.iface || id == ifaceID
 		return builtin(id)
 	}
+	// A description may refer to a type that is described later. Outside of one there is nothing to
+	// refer to.
 	n := s.types[id]
 	if n == nil && s.types != nil {
 		n = &node{}

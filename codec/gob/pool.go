@@ -39,6 +39,7 @@ func (w *sink) Write(p []byte) (int, error) {
 		if w.wrote {
 			return 0, errTwice
 		}
+		// gob calls Write once for each message, so its head is at the beginning of p.
 		s := scanner{rest: p}
 		s.receive()
 		s.int()

@@ -25,6 +25,7 @@ var rules = lossy.Rules{ // read-only
 // encodePart encodes a part by its method, which costs less than a stream, or else as a
 // stream.
 func encodePart(v reflect.Value) ([]byte, error) {
+	// Methods may belong to the pointer, so the value needs an address.
 	p := v
 	if v.CanAddr() {
 		p = v.Addr()

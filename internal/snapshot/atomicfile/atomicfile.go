@@ -55,6 +55,7 @@ func replace(on filesystem, path string, perm fs.FileMode, write func(io.Writer)
 	if err := fillAndRename(on, f, path, write); err != nil {
 		return err
 	}
+	// The rename is a change of the directory, which has to reach the disk as well.
 	dir, _ := split(path)
 	if err := on.syncDir(dir); err != nil {
 		return fmt.Errorf("%s is replaced, but may come back after a failure of power: sync of its directory: %w", path, err)
@@ -62,7 +63,8 @@ func replace(on filesystem, path string, perm fs.FileMode, write func(io.Writer)
 	return nil
 }
 
-// fillAndRename makes f the file at path, or removes it.
+// fillAndRename makes f the file at path, or removes it. The bytes are synced first: otherwise a
+// failure of power after the rename may leave the new name without them.
 func fillAndRename(on filesystem, f file, path string, write func(io.Writer) error) (err error) {
 	done := false
 	defer func() { // also after a panic

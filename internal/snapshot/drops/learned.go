@@ -46,6 +46,7 @@ func (o *origin) add(key uint64, stamp int64) bool {
 	switch {
 	case was >= stamp:
 		return false
+	// From here on, a mark stands for the drop, and for the keys that share it.
 	case !ok && len(o.drops) >= maxLearned:
 		return o.forgot.add(key, keyBits, stamp)
 	case o.drops == nil:
@@ -70,6 +71,7 @@ func (l *Log) origin(id uint64) *origin {
 				at = i + 1
 			}
 		}
+		// All drops of the forgotten origin become one: too much is refused, never too little.
 		lost := l.origins[0]
 		lost.horizon = max(lost.horizon, l.origins[at].newest())
 		l.origins = slices.Delete(l.origins, at, at+1)

@@ -81,6 +81,7 @@ func (l *Learner) End() {
 	if len(l.lesson.wide) > 0 {
 		l.log.widely.Store(l.log.now()) // before it counts as known
 	}
+	// Without news there is nothing to look for: most snapshots tell what is known.
 	if l.lesson.News() {
 		var q Query
 		l.withdraw(func(e *Aged) bool {
@@ -119,6 +120,7 @@ func (l *Learner) Ask(key uint64, tags []string, age time.Duration) {
 	if l.log == nil {
 		return
 	}
+	// A snapshot of which no entry comes this far needs no place among those told apart.
 	if !l.begun {
 		l.begun = true
 		l.log.Begin(&l.lesson)
@@ -142,6 +144,8 @@ func (l *Learner) Drop(key uint64) bool {
 	from := l.lesson.Knows[0]
 	l.log.mu.Lock()
 	defer l.log.mu.Unlock()
+	// The drop has no stamp of its own. It came after the snapshot began, which is enough to refuse
+	// the entries of the snapshot.
 	l.log.origin(from.Origin).add(keyOf(key), from.At+1)
 	return true
 }

@@ -77,6 +77,7 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 		req.Header[name] = values
 	}
 	var answer *http.Response
+	// The first bytes have the same limit of time as the others.
 	a.guard(func() { answer, err = r.Client.Do(req) }) //nolint:bodyclose // Close closes it
 	if err != nil {
 		return nil, a.cause(err)

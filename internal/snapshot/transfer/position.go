@@ -34,6 +34,7 @@ func ParsePosition(b []byte) (p remote.Position, err error) {
 	p.Epoch = string(r.bytes(r.uvarint()))
 	p.Drops, p.Expiries, p.Clock = r.uvarint(), r.uvarint(), r.uvarint()
 	n := r.uvarint()
+	// A lane has nine bytes at least, so a short input cannot ask for many of them.
 	if r.failed || n > maxLanes || n*9 > uint64(len(r.b)) {
 		return remote.Position{}, errPosition
 	}

@@ -126,6 +126,7 @@ func ability[T any](v *view) T {
 func (v *view) held(key string) remote.Held {
 	v.Helper()
 	if r, ok := remote.AsReader(v.Tier); ok {
+		// Every second look takes the other way, so that all checks are about both.
 		if v.helds++; v.helds%2 == 0 {
 			return v.read(r, key)
 		}
@@ -209,6 +210,7 @@ func (v *view) refresh(key string, id remote.ID, d time.Duration) (remote.Held, 
 	if err != nil {
 		v.Fatalf("Acquire(%q): %v", key, err)
 	}
+	// This holds for every answer, so that it is looked at with each of them.
 	if (lease.Grant == remote.Granted) != (lease.Token != 0) {
 		v.Fatalf("Acquire(%q) = grant %d with token %d; a token comes with Granted only", key, lease.Grant, lease.Token)
 	}
@@ -298,6 +300,7 @@ func (v *view) drop(d remote.Drop) remote.Lease {
 	if err != nil || len(leases) != 1 {
 		v.Fatalf("Drop(%q) = %d leases, %v; want 1", d.Key, len(leases), err)
 	}
+	// A token that was not asked for would be a right that the caller does not know of.
 	if (leases[0].Token != 0) != (d.Token > 0) {
 		v.Fatalf("Drop(%q) with Token %v gave token %d", d.Key, d.Token, leases[0].Token)
 	}
