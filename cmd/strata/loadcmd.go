@@ -241,6 +241,7 @@ func wantsValue(k *kong.Kong, flag string) bool {
 	return false
 }
 
+// maxBody bounds a body from a file, which each running request sends from memory.
 const maxBody = 16 << 20
 
 func readBody(name string) (string, error) {
@@ -275,6 +276,7 @@ func (l *loadCommand) reach(e *environment, rawURL string) error {
 	return conn.Close()
 }
 
+// addressOf returns the host and port to dial for a URL.
 func addressOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -123,6 +123,8 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 	return nil
 }
 
+// latencyTable has the latencies from the intended start, and from the sending: the difference is
+// the time for which requests waited for the target.
 func latencyTable(o load.Options, r *load.Result) *table {
 	t := &table{head: []string{"latency from", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}}
 	add := func(name string, l load.Latencies) {
@@ -158,6 +160,8 @@ func errorTable(r *load.Result) *table {
 	return t
 }
 
+// share is a part in percent. of is not zero in a table, which has a row only for requests that
+// there were.
 func share(n, of int64) string {
 	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
 }

@@ -20,6 +20,7 @@ func Start() (addr string, stop func(), err error) {
 		return "", nil, err
 	}
 	s := m.Server()
+	// The hook comes before the server's own answer.
 	s.SetPreHook(info(s))
 	done := make(chan struct{})
 	var clock sync.WaitGroup

@@ -49,6 +49,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // methods are the handlers of one path by method.
 type methods map[string]http.HandlerFunc
 
+// routes returns the paths of the service. Those of the mode strata take its present cache with
+// each request.
 func (s *Service) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	admit := func(r *http.Request) bool { return s.layered.Load().admit(r) }
@@ -85,6 +87,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeError(w, http.StatusMethodNotAllowed, "method not allowed")
 }
 
+// getHello answers with a greeting, by way of the cache of the present mode.
 func (s *Service) getHello(w http.ResponseWriter, r *http.Request) {
 	key, err := keyOf(r.URL)
 	if err != nil {
@@ -116,6 +119,7 @@ func explain(err error) string {
 	return "the greeting could not be loaded"
 }
 
+// deleteHello empties the origin and all caches.
 func (s *Service) deleteHello(w http.ResponseWriter, r *http.Request) {
 	n, err := s.Clear(r.Context())
 	if err != nil {
@@ -206,6 +210,7 @@ func canonical(locale string) (string, error) {
 	return strings.Join(tags, "-"), nil
 }
 
+// notAlphanumeric is about ASCII only: tags of languages have no other letters.
 func notAlphanumeric(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 }

@@ -125,6 +125,7 @@ func New(o Options) (*Service, error) {
 	}
 	o.Token = cmp.Or(o.Token, page.NewToken())
 	s := &Service{options: o, origin: o.Origin}
+	// A wrong mode is found before a cache is made, which would have to be closed again.
 	if err := s.SetMode(o.Mode); err != nil {
 		return nil, err
 	}
@@ -138,6 +139,7 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
+// load is the loader of all caches: they differ in when they call it.
 func (s *Service) load(ctx context.Context, key Key) (origin.Greeting, error) {
 	return s.origin.Greet(ctx, key.Name, key.Locale)
 }

@@ -102,6 +102,7 @@ func orDefault[T comparable](v *T, def T) {
 	}
 }
 
+// within returns an error that names the bounds, for a person who has typed the number.
 func within(name string, v, most int) error {
 	if v < 1 || v > most {
 		return fmt.Errorf("load: %s: %d is not between 1 and %d", name, v, most)
@@ -138,6 +139,7 @@ func (o Options) Validate() error {
 	if err != nil {
 		return err
 	}
+	// The template finds what no number shows: a URL, a method, or a header that cannot be sent.
 	_, err = newTemplate(o)
 	return err
 }

@@ -182,6 +182,7 @@ func latencies(h *hdrhistogram.Histogram) Latencies {
 	}
 }
 
+// at is a percentile of a histogram, which counts in microseconds.
 func at(h *hdrhistogram.Histogram, percentile float64) time.Duration {
 	return time.Duration(h.ValueAtPercentile(percentile)) * time.Microsecond
 }

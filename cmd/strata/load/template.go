@@ -24,6 +24,7 @@ type template struct {
 	keyed []string // names of headers with a placeholder in a value
 }
 
+// newTemplate returns the template of a run. The error is caused by o.
 func newTemplate(o Options) (*template, error) {
 	u, err := ParseURL(o.URL)
 	if err != nil {

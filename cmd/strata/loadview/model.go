@@ -117,6 +117,8 @@ func (m *model) stepRate(rate float64, step func(float64) float64) float64 {
 	return min(max(step(rate), leastRate), load.MaxRate)
 }
 
+// stepConcurrency returns the number of running requests after a step. It is within the bounds of a
+// load.
 func stepConcurrency(n int, step func(float64) float64) int {
 	to := int(step(float64(n)))
 	// A step up from a small number may end before the next whole number, and a key would do

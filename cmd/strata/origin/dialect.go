@@ -53,6 +53,7 @@ func opener(raw string) (open func() (*Origin, error), err error) {
 	return nil, fmt.Errorf("%w: want sqlite, sqlite:PATH or postgres://HOST/DATABASE", ErrURL)
 }
 
+// temporarySQLite opens a database in a directory of its own, which Close removes.
 func temporarySQLite() (*Origin, error) {
 	dir, err := os.MkdirTemp("", "strata-origin-")
 	if err != nil {
@@ -163,6 +164,7 @@ func (o *Origin) createTables(ctx context.Context) (err error) {
 	return err
 }
 
+// createOnce creates all tables and phrases that are missing.
 func (o *Origin) createOnce(ctx context.Context) error {
 	for statement := range strings.SplitSeq(tablesSQL, ";") {
 		if _, err := o.db.ExecContext(ctx, o.dialect.rewrite(statement)); err != nil {

@@ -103,12 +103,16 @@ func (o *Origin) query(ctx context.Context, name, locale string) (Greeting, erro
 	g := Greeting{Name: name, Locale: locale}
 	language, _, _ := strings.Cut(locale, "-")
 	var since int64
+	// One statement, so that a greeting is one round trip, and parallel queries for one greeting
+	// count each other.
 	err := o.db.QueryRowContext(ctx, o.greet, name, locale, language, time.Now().UnixMilli()).
 		Scan(&g.Text, &g.Asked, &since)
 	g.Since = time.UnixMilli(since).UTC()
 	return g, err
 }
 
+// wait is the latency of a distant origin. It comes before the query, so that the database is not
+// locked meanwhile.
 func (o *Origin) wait(ctx context.Context) error {
 	if o.latency <= 0 {
 		return nil

@@ -81,6 +81,7 @@ const samples = 10
 // begin takes the header.
 func (v *view) begin(h format.Header) { v.header = h }
 
+// record counts one record. It keeps nothing of it but a sample.
 func (v *view) record(r *format.Record) error {
 	if r.Kind == format.KindSection {
 		c := &contents{Section: *r.Section, positioned: r.Section.Position != nil}

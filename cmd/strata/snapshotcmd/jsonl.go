@@ -142,6 +142,7 @@ func lineOf(of *format.Section, r *format.Record) *line {
 	return l
 }
 
+// setKey sets the field for a key. JSON has no form for bytes that are no text.
 func (l *line) setKey(key []byte) {
 	if utf8.Valid(key) {
 		text := string(key)

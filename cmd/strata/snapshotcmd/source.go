@@ -34,6 +34,7 @@ func open(s *Streams, from string, r request) (*source, error) {
 	return of, err
 }
 
+// openAny is open without the limit of the rate.
 func openAny(s *Streams, from string, r request) (*source, error) {
 	switch {
 	case from == "-" && isTerminal(s.In):

@@ -140,6 +140,7 @@ func (s *Stage) changeMode(_ context.Context, args []string) (string, error) {
 	}[args[0]], nil
 }
 
+// expire makes all greetings stale, or absent in the mode naive, whose maps know nothing stale.
 func (s *Stage) expire(ctx context.Context, _ []string) (string, error) {
 	// A cache of strata tells the other instance; maps are expired one by one.
 	for _, service := range s.instances {
@@ -154,6 +155,7 @@ func (s *Stage) expire(ctx context.Context, _ []string) (string, error) {
 	return "Every greeting is gone from the memory of both instances.", nil
 }
 
+// invalidate drops one greeting by instance A, so that a person sees whether B hears of it.
 func (s *Stage) invalidate(ctx context.Context, args []string) (string, error) {
 	key, err := hello.NewKey(args[0], locale)
 	if err != nil {
@@ -203,6 +205,7 @@ func breaks(broken bool) func(*Stage, context.Context, []string) (string, error)
 	}
 }
 
+// slow sets the time added to each query. It replaces the one before.
 func (s *Stage) slow(_ context.Context, args []string) (string, error) {
 	d, err := time.ParseDuration(args[0])
 	if err != nil {

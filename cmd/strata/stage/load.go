@@ -102,6 +102,8 @@ func (g *generator) run(ctx context.Context, to []*hello.Service) {
 	}
 }
 
+// send hands a job to a free worker, and never waits: the load does not slow down with the caches,
+// as real users do not.
 func (g *generator) send(j job) {
 	select {
 	case g.jobs <- j:

@@ -132,6 +132,7 @@ func (s *Stage) sampleUntil(ctx context.Context) {
 	}
 }
 
+// sample takes the numbers of the last second, and marks the begin of a trouble.
 func (s *Stage) sample() {
 	done, failed, why, latency := s.load.second()
 	x := Sample{
@@ -210,6 +211,8 @@ func (s *Stage) State(ctx context.Context, after int64) State {
 	return st
 }
 
+// stateOf is the state of a greeting as one instance sees it. Only State knows whether another one
+// has a newer value.
 func stateOf(g hello.Sight) string {
 	switch {
 	case !g.Found:

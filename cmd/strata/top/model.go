@@ -185,6 +185,7 @@ func (m *model) pressInside(key string) tea.Cmd {
 	return nil
 }
 
+// askDetail requests the data of the cache that is chosen now.
 func (m *model) askDetail() tea.Cmd {
 	c, ctx, name := m.client, m.ctx, m.chosen
 	return func() tea.Msg {

@@ -64,6 +64,7 @@ func (m *model) draw() string {
 	return b.String()
 }
 
+// title tells the time of the last answer, by which a person sees that the page is still alive.
 func (m *model) title() line {
 	text := "strata top"
 	if m.seen {
@@ -75,6 +76,7 @@ func (m *model) title() line {
 // maxFoot is the number of lines of the foot, of which all but one are an error.
 const maxFoot = 5
 
+// foot has the keys of the present screen and, above them, the error of the last question.
 func (m *model) foot() []line {
 	keys := map[screen]string{
 		list:      "↑↓ choose  ←→ sort  r reverse  enter details  e explain a key  q quit",
@@ -102,6 +104,7 @@ func (m *model) body() []line {
 	return m.drawList()
 }
 
+// drawList draws the table of all caches. The chosen one is always on the screen.
 func (m *model) drawList() (all []line) {
 	if !m.seen {
 		return []line{{}, {"Waiting for the first answer.", m.styles.faint}}
@@ -328,6 +331,7 @@ func (m *model) hot(keys []api.HotKey) (all []line) {
 	return all
 }
 
+// drawExplained draws what each instance knows of the key that was typed.
 func (m *model) drawExplained() (all []line) {
 	e := &m.explained
 	all = append(all, line{}, line{head(m.chosen+": "+m.typed, m.width), m.styles.title})
@@ -361,6 +365,7 @@ func (m *model) drawExplained() (all []line) {
 	return all
 }
 
+// freshFor tells for how long a state lasts, if it is one that ends by itself.
 func freshFor(state string, d time.Duration) string {
 	if state != "fresh" && state != "negative" {
 		return ""
