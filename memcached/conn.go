@@ -8,11 +8,10 @@ import (
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// A connection takes commands into its buffer, flushes them and reads replies. It
-// belongs to one call at a time, or to a mux, which shares it. It is spoilt after an
-// error of the server behind which the next reply may begin anywhere. Invariant:
-// after an error of a write or a read, and once spoilt, the connection is closed, so
-// no call gets the reply to another.
+// A connection takes commands into its buffer, flushes them and reads replies. It belongs to one
+// call at a time, or to a mux, which shares it. Some errors of the server leave open where the next
+// reply begins: they spoil the connection. Invariant: after an error of a write or a read, and once
+// spoilt, the connection is closed, so no call gets the reply to another.
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {

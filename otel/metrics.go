@@ -140,8 +140,7 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 				attributes = append(attributes, r.describe(&s)...)
 			}
 			attributes = append(attributes, r.attributes...)
-			// The set of attributes is made once. To make it in each collection would be most of
-			// the work.
+			// The set of attributes is made once, and not with each collection.
 			o.rows = append(o.rows, observed{r, instruments[i], metric.WithAttributeSet(attribute.NewSet(attributes...))})
 		}
 	}

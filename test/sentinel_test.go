@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// instance is a cache that reaches its primary by sentinels. Its loader returns the
-// version that the origin has.
+// sentinelInstance is a cache that reaches its primary by sentinels. Its loader returns the version
+// that the origin has.
 type sentinelInstance struct {
 	*strata.Cache[string, int64]
 	load strata.Loader[string, int64]

@@ -96,8 +96,8 @@ func (g *Group[K, V]) Gather(fs []*Flight[K, V]) *Batch[K, V] {
 	return b
 }
 
-// gather makes f, which was launched, a flight of the batch, and reports whether it is
-// urgent. It is not used again after it has landed: the context of the batch knows it.
+// gather makes the launched flight f one of the batch, and reports whether it is urgent. The memory
+// of f is not used for another flight later, since the context of the batch still refers to f.
 func (b *Batch[K, V]) gather(f *Flight[K, V]) (urgent bool) {
 	f.home.mu.Lock()
 	defer f.home.mu.Unlock()

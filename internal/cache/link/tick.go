@@ -172,8 +172,7 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	}
 }
 
-// rejoin makes the entries suspect of which drops may have been missed since some
-// time.
+// rejoin makes suspect all entries about which a drop may have been missed since some time.
 func (l *Link) rejoin(p remote.Position, since int64) {
 	switch {
 	case l.o.Position != nil:

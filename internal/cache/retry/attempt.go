@@ -133,7 +133,7 @@ func (q *Queue) attempt() (confirmed, again bool) {
 	}
 	if err != nil {
 		if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
-			// The confirmed ones go first: each of them may be waited for.
+			// The confirmed ones are done, whatever happens to the others.
 			done := w.part(some, false)
 			q.done(&done)
 			w = w.part(some, true)

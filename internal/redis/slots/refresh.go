@@ -224,8 +224,8 @@ func (f *Fleet[N]) due(now time.Time) bool {
 		return v != nil // before the first view, calls start refreshes
 	}
 	for _, n := range f.Nodes() {
-		// A node silent for longer than a failover takes is slow, or it runs a
-		// blocking command.
+		// A node that has not answered for longer than a failover takes is slow, or runs a command
+		// that blocks it.
 		d := f.o.Silent(n, now)
 		if d >= stallAfter && (d < stallMost || now.Sub(v.at) >= stallMost) {
 			return true

@@ -33,8 +33,8 @@ func TestCounterpartsOfOtherLibrariesAreCompiled(t *testing.T) {
 	}
 }
 
-// checkCounterparts wants each piece of code in the last cell of a row of page in the
-// test. Names of metrics are looked up by another rule.
+// checkCounterparts returns an error for each piece of code, in the last cell of a row of a table
+// on page, that test does not have. Another rule looks up the names of metrics.
 func checkCounterparts(page, test string) (errs []string) {
 	for row := range strings.Lines(page) {
 		cells := strings.Split(strings.TrimSpace(row), "|")

@@ -14,9 +14,8 @@ import (
 
 const modulePath = "github.com/strata-cache/strata"
 
-// room is a row of the table of wings: which wings, or single rooms of them, the code of
-// a wing may enter, and why. Its own rooms, and the rooms of remote and codec, are open
-// to all.
+// room says, for one of the wings below, which other wings or packages its code may import, and
+// why. Packages of its own wing, and those of remote and codec, are open to all.
 type room struct {
 	enter []string
 	why   string

@@ -168,8 +168,8 @@ func readOnlyLines(s source) map[int]bool {
 	return lines
 }
 
-// constant reports whether a variable gets no second value by custom:
-// an error, a flag of a test, a check that a type implements an interface.
+// constant reports whether a variable is one that by custom is never set again: an error, a flag of
+// a test, or a check that a type implements an interface.
 func constant(v *ast.ValueSpec) bool {
 	if v.Names[0].Name == "_" {
 		return true

@@ -112,9 +112,9 @@ func (ln *line[C]) finish(e *ending) {
 // another connection.
 func (ln *line[C]) settleFailed(e *ending) (lost bool) {
 	ln.m.stuck.Store(false)
-	// A connection that has served before was closed by the server, or on the way: a call without a
-	// reply may go on with another one. A new connection that fails at once says more about the
-	// server.
+	// If the connection has served before, the server or something on the way has closed it: a call
+	// without a reply may go on with another one. A new connection that fails at once says more
+	// about the server.
 	lost = ln.m.o.Lost(e.err) && (!e.owed || ln.cn.Reused() || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)

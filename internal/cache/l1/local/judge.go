@@ -38,8 +38,7 @@ func (s *Store[K, V]) Verdict(e *Entry[K, V]) (v ledger.Verdict) {
 	return v
 }
 
-// JudgeTags is Judge for the tags t of an entry alone. If it is valid they get the
-// newest stamp.
+// JudgeTags is Judge for the tags t of an entry alone. Valid tags get the newest stamp.
 func (s *Store[K, V]) JudgeTags(t *Traits) (v ledger.Verdict, since int64) {
 	if t == nil {
 		return ledger.Valid, 0

@@ -158,8 +158,8 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	}
 }
 
-// update makes an Update. It makes the promises of an Invalidate called right after the
-// write, with the return of the Update.
+// update makes an Update. When it returns, the cache promises the same as after an Invalidate that
+// was called right after the write.
 func (m *member) update(ctx context.Context, key string, think func()) {
 	f := checker.Fence{Instance: m.id, Key: key}
 	began := m.s.rec.Now()

@@ -62,7 +62,7 @@ func (o *outage) ask(t *testing.T, c *strata.Cache[int, int], d time.Duration) {
 	}
 }
 
-// row is the outage for one cache, in the words of a table.
+// outageRow is what an outage was for one cache, as a row of a table.
 type outageRow struct {
 	lasts                                                 time.Duration
 	reads, errors, attempts, mostOfAKey, during, recovery int64
