@@ -30,7 +30,7 @@ func (p *Page) tune(w http.ResponseWriter, r *http.Request) {
 // tuningOf returns the changes that a request asks for.
 func tuningOf(b *api.Tune) (strata.Tuning, error) {
 	t := strata.Tuning{MaxEntries: b.MaxEntries, MaxWeight: b.MaxWeight, Off: b.Off}
-	// A misspelled name must not look like a success.
+	// A request that changes nothing is a mistake, and must not look like a success.
 	if t == (strata.Tuning{}) && b.TTL == nil && b.StaleWhileRevalidate == nil && b.StaleOnError == nil {
 		return t, errors.New("admin: no option is named")
 	}

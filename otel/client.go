@@ -107,7 +107,7 @@ func commandAttributes(c remote.Command) []attribute.KeyValue {
 	if host != "" {
 		all = append(all, is(serverAddress, host))
 	}
-	// The port of a unix socket does not exist.
+	// A unix socket has no port.
 	if n, err := strconv.Atoi(port); err == nil {
 		all = append(all, serverPort.Int(n))
 	}

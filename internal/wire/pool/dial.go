@@ -135,7 +135,6 @@ func (p *Pool[C]) redial(ctx context.Context) (C, error) {
 func (p *Pool[C]) dialFailed(err error, now time.Time) {
 	p.stats.DialErrors++
 	p.dial.lastErr = err
-	// Dials that have begun before the pause do not make it longer.
 	if !now.Before(p.dial.retryAt) { // dials that failed together count once
 		p.dial.failures++
 		p.dial.retryAt = now.Add(Backoff(p.dial.failures))
