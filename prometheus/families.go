@@ -219,7 +219,7 @@ func remoteFamilies() []family {
 			func(r *reading) []string { return r.ServersWithoutStores }),
 		{
 			name: "strata_remote_duration_seconds", kind: buckets, has: hasL2, labels: []string{"op", "result"},
-			help: "Duration of operations on L2 by operation and result: ok, error, or cancelled because the caller left.",
+			help: "Duration of operations on L2 by operation and result: ok, timeout, error, or cancelled because the caller left.",
 			each: func(r *reading, send func(metric, ...string)) {
 				for i := range r.Operations {
 					o := &r.Operations[i]

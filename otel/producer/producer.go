@@ -71,7 +71,7 @@ func New(caches ...Source) *Producer {
 func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	now := time.Now()
 	loads := points{name: "strata.load.duration", unit: "s", help: "Duration of loads."}
-	remote := points{name: "strata.remote.duration", unit: "s", help: "Duration of operations on L2 by operation and result: ok, error, or cancelled because the caller left."}
+	remote := points{name: "strata.remote.duration", unit: "s", help: "Duration of operations on L2 by operation and result: ok, timeout, error, or cancelled because the caller left."}
 	value := points{name: "strata.remote.value", unit: "By", help: "Size of encoded values that were read from L2 or written to it."}
 	echo := points{name: "strata.bus.echo", unit: "s", help: "Time until a heartbeat of this instance comes back over the bus: as late are the messages of others."}
 	age := points{name: "strata.eviction.age", unit: "s", help: "Age of values that left L1 to make room, of one in 64. Ages far below the TTL say that L1 is too small."}
