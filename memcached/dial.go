@@ -107,7 +107,7 @@ func (d *dialer) openAs(ctx context.Context, isMeta bool) (*conn, error) {
 	if failed != nil {
 		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}
-	c := &conn{Socket: pool.NewSocket(nc), r: meta.NewReader(nc, d.o.limits())}
+	c := &conn{Socket: pool.NewSocket(nc), r: meta.NewReader(nc, meta.Limits{Value: d.o.MaxValue})}
 	c.r.Share(d.steps)
 	greeted := false
 	defer func() {

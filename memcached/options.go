@@ -9,13 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/memcached/roster"
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
@@ -167,8 +166,18 @@ type Options struct {
 
 const defaultPort = "11211"
 
-// forever is the longest of all times: a century, short enough to be added to a time.
-const forever = 100 * 365 * 24 * time.Hour
+// limits returns the limits of the connections to a server, and setLimits sets them.
+func (o *Options) limits() wire.Limits {
+	return wire.Limits{
+		DialTimeout: o.DialTimeout, Timeout: o.Timeout, MaxConns: o.MaxConns, MaxIdle: o.MaxIdle,
+		IdleTimeout: o.IdleTimeout, MaxLifetime: o.MaxLifetime,
+	}
+}
+
+func (o *Options) setLimits(l wire.Limits) {
+	o.DialTimeout, o.Timeout, o.MaxConns, o.MaxIdle = l.DialTimeout, l.Timeout, l.MaxConns, l.MaxIdle
+	o.IdleTimeout, o.MaxLifetime = l.IdleTimeout, l.MaxLifetime
+}
 
 func (o Options) withDefaults() Options {
 	if len(o.Servers) == 0 {
@@ -178,18 +187,8 @@ func (o Options) withDefaults() Options {
 	if o.DialContext == nil {
 		o.DialContext = pool.Dialer{}.DialContext
 	}
-	for d, def := range map[*time.Duration]time.Duration{&o.DialTimeout: 5 * time.Second, &o.Timeout: time.Second, &o.IdleTimeout: 5 * time.Minute, &o.Fleet.EjectAfter: time.Second} {
-		if *d == 0 {
-			*d = def
-		}
-		*d = min(*d, forever)
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = max(16, 8*runtime.GOMAXPROCS(0))
-	}
-	if o.MaxIdle == 0 {
-		o.MaxIdle = o.MaxConns
-	}
+	o.setLimits(o.limits().WithDefaults())
+	o.Fleet.EjectAfter = wire.Time(o.Fleet.EjectAfter, time.Second)
 	if o.MaxValue == 0 {
 		o.MaxValue = 1 << 30
 	}
@@ -218,13 +217,7 @@ func (o Options) validate() error {
 	bad(o.Protocol > Classic, "Protocol", "unknown")
 	bad(o.Keys > KeysHashed, "Keys", "unknown")
 	bad(o.Keys == KeysBase64 && o.Protocol == Classic, "Keys", "base64 needs meta commands")
-	bad(o.DialTimeout < 0, "DialTimeout", "negative")
-	bad(o.Timeout < 0, "Timeout", "negative")
-	bad(o.MaxConns < 0, "MaxConns", "negative")
-	bad(o.MaxIdle < 0, "MaxIdle", "negative")
-	bad(o.MaxConns >= 0 && o.MaxIdle > o.MaxConns, "MaxIdle", "larger than MaxConns")
-	bad(o.IdleTimeout < 0, "IdleTimeout", "negative")
-	bad(o.MaxLifetime < 0, "MaxLifetime", "negative")
+	o.limits().Check(bad)
 	bad(o.MaxValue < 0, "MaxValue", "negative")
 	return errors.Join(errs...)
 }
@@ -256,9 +249,6 @@ func network(server string) string {
 	}
 	return "tcp"
 }
-
-// limits returns the limits of replies.
-func (o *Options) limits() meta.Limits { return meta.Limits{Value: o.MaxValue} }
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
 func (o Options) LogValue() slog.Value {
@@ -344,18 +334,17 @@ func parseURL(s string) (o Options, err error) {
 	if err != nil || u.Fragment != "" {
 		return o, errors.New("bad query")
 	}
-	var p endpoint.Pool
+	var l wire.Limits
 	if err := endpoint.Check(query, func(name, value string) (known, ok bool) {
 		if name == "placement" {
 			mode, ok := roster.ModeOf(value)
 			o.Fleet.Placement = Placement(mode)
 			return true, ok
 		}
-		return p.Set(name, value)
+		return endpoint.SetLimit(&l, name, value)
 	}); err != nil {
 		return o, err
 	}
-	o.Timeout, o.DialTimeout, o.IdleTimeout, o.MaxLifetime = p.Timeout, p.DialTimeout, p.IdleTimeout, p.Lifetime
-	o.MaxConns, o.MaxIdle = p.MaxConns, p.MaxIdle
+	o.setLimits(l)
 	return o, nil
 }

@@ -62,16 +62,11 @@ func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *no
 			}
 			return cn, err
 		},
-		Again:       cut,
-		DialTimeout: o.DialTimeout,
-		Timeout:     o.Timeout,
-		MaxConns:    o.MaxConns,
-		MaxIdle:     o.MaxIdle,
-		IdleTimeout: o.IdleTimeout,
-		MaxLifetime: o.MaxLifetime,
-		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
-		Look:        func(cn *conn) error { return cn.Look(true) },
-		Closed:      ErrClosed,
+		Again:  cut,
+		Limits: o.limits(),
+		Fail:   func(op string, err error) error { return &ConnError{Op: op, Err: err} },
+		Look:   func(cn *conn) error { return cn.Look(true) },
+		Closed: ErrClosed,
 	})
 	n.lines = mux.NewPair(n.pool, mux.Config[*conn]{
 		Timeout: o.Timeout,

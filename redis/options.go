@@ -1,17 +1,18 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
@@ -123,10 +124,6 @@ type Sentinel struct {
 	TLS *tls.Config
 }
 
-// forever is the longest duration in use, a century: adding it to a time does not
-// overflow.
-const forever = 100 * 365 * 24 * time.Hour
-
 // server returns the name of the server, or of all servers, for people.
 func (o *Options) server() string {
 	all := o.Addr
@@ -142,6 +139,19 @@ func (o *Options) server() string {
 		return o.Sentinel.Primary + " by sentinels " + all
 	}
 	return all
+}
+
+// limits returns the limits of the connections to a server, and setLimits sets them.
+func (o *Options) limits() wire.Limits {
+	return wire.Limits{
+		DialTimeout: o.DialTimeout, Timeout: o.Timeout, MaxConns: o.MaxConns, MaxIdle: o.MaxIdle,
+		IdleTimeout: o.IdleTimeout, MaxLifetime: o.MaxLifetime,
+	}
+}
+
+func (o *Options) setLimits(l wire.Limits) {
+	o.DialTimeout, o.Timeout, o.MaxConns, o.MaxIdle = l.DialTimeout, l.Timeout, l.MaxConns, l.MaxIdle
+	o.IdleTimeout, o.MaxLifetime = l.IdleTimeout, l.MaxLifetime
 }
 
 func (o Options) withDefaults() Options {
@@ -160,23 +170,9 @@ func (o Options) withDefaults() Options {
 	if o.DialContext == nil {
 		o.DialContext = pool.Dialer{}.DialContext
 	}
-	durations := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-		*d = min(*d, forever)
-	}
-	durations(&o.DialTimeout, 5*time.Second)
-	durations(&o.Timeout, time.Second)
-	durations(&o.IdleTimeout, 5*time.Minute)
+	o.setLimits(o.limits().WithDefaults())
 	if !o.Cluster && o.Sentinel.Primary == "" {
-		durations(&o.MaxLifetime, time.Minute)
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = max(16, 8*runtime.GOMAXPROCS(0))
-	}
-	if o.MaxIdle == 0 {
-		o.MaxIdle = o.MaxConns
+		o.MaxLifetime = cmp.Or(o.MaxLifetime, time.Minute)
 	}
 	return o
 }
@@ -224,13 +220,7 @@ func (o Options) validate() error {
 	bad(o.DB < 0, "DB", "negative")
 	bad(strings.ContainsFunc(o.ClientName, func(r rune) bool { return r <= ' ' || r > '~' }),
 		"ClientName", "holds a space or a character that is not printable ASCII")
-	bad(o.DialTimeout < 0, "DialTimeout", "negative")
-	bad(o.Timeout < 0, "Timeout", "negative")
-	bad(o.MaxConns < 0, "MaxConns", "negative")
-	bad(o.MaxIdle < 0, "MaxIdle", "negative")
-	bad(o.MaxConns >= 0 && o.MaxIdle > o.MaxConns, "MaxIdle", "larger than MaxConns")
-	bad(o.IdleTimeout < 0, "IdleTimeout", "negative")
-	bad(o.MaxLifetime < 0, "MaxLifetime", "negative")
+	o.limits().Check(bad)
 	bad(o.MaxValue < 0, "MaxValue", "negative")
 	bad(o.MaxReply < 0, "MaxReply", "negative")
 	return errors.Join(errs...)
@@ -304,9 +294,8 @@ func ParseURL(s string) (Options, error) {
 	o := Options{
 		Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Cluster: e.Cluster, Addrs: e.Others,
 		Username: e.Username, Password: e.Password, DB: e.DB, Protocol: e.Protocol, ClientName: e.Name,
-		Timeout: e.Timeout, DialTimeout: e.DialTimeout, IdleTimeout: e.IdleTimeout, MaxLifetime: e.Lifetime,
-		MaxConns: e.MaxConns, MaxIdle: e.MaxIdle,
 	}
+	o.setLimits(e.Limits)
 	o.Sentinel = Sentinel{Primary: e.Sentinel, Username: e.SentinelUsername, Password: e.SentinelPassword}
 	if e.Path != "" {
 		o.Network, o.Addr = "unix", e.Path

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
@@ -30,7 +31,8 @@ type Endpoint struct {
 	Protocol int
 	// Name is the name of the connections.
 	Name string
-	endpoint.Pool
+	// Limits are zero where the URL has none.
+	Limits wire.Limits
 }
 
 // ParseURL parses a URL of scheme redis, rediss or unix. Errors contain no part
@@ -116,7 +118,7 @@ func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	case "client_name":
 		e.Name, ok = value, value != ""
 	default:
-		return e.Set(name, value)
+		return endpoint.SetLimit(&e.Limits, name, value)
 	}
 	return true, ok
 }

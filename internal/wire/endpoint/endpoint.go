@@ -10,19 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/strata-cache/strata/internal/wire"
 )
 
-// Pool is the options of a pool of connections. Fields that the URL does not
-// have are zero.
-type Pool struct {
-	Timeout, DialTimeout  time.Duration
-	IdleTimeout, Lifetime time.Duration
-	MaxConns, MaxIdle     int
-}
-
-// Set parses one parameter. It reports whether the name is known, and whether the
-// value is valid.
-func (p *Pool) Set(name, value string) (known, ok bool) {
+// SetLimit parses one parameter of the connections. It reports whether the name is
+// known, and whether the value is valid.
+func SetLimit(p *wire.Limits, name, value string) (known, ok bool) {
 	switch name {
 	case "timeout":
 		ok = duration(&p.Timeout, value)
@@ -31,7 +25,7 @@ func (p *Pool) Set(name, value string) (known, ok bool) {
 	case "conn_max_idle_time":
 		ok = duration(&p.IdleTimeout, value)
 	case "conn_max_lifetime":
-		ok = duration(&p.Lifetime, value)
+		ok = duration(&p.MaxLifetime, value)
 	case "pool_size":
 		ok = Number(&p.MaxConns, value, 1)
 	case "max_idle_conns":

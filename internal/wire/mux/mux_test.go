@@ -190,12 +190,13 @@ func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx cont
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
 		closed := errors.New("closed")
-		p := pool.New(pool.Config[*wire]{
-			Dial: s.dial, DialTimeout: time.Second, Timeout: time.Second,
-			MaxConns: 10, MaxIdle: 10, IdleTimeout: time.Minute,
+		o := pool.Config[*wire]{
+			Dial:   s.dial,
 			Fail:   func(op string, err error) error { return &failure{op: op, err: err} },
 			Closed: closed,
-		})
+		}
+		o.DialTimeout, o.Timeout, o.IdleTimeout, o.MaxConns, o.MaxIdle = time.Second, time.Second, time.Minute, 10, 10
+		p := pool.New(o)
 		m := mux.New(p, mux.Config[*wire]{
 			Timeout: time.Second, DialTimeout: time.Second, Closed: closed,
 			Fail: func(op string, sent bool, err error) error { return &failure{op, sent, err} },

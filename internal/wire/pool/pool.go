@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/overdue"
 	"github.com/strata-cache/strata/remote"
 )
@@ -28,20 +29,11 @@ const renewPause = time.Second
 type Config[C Conn] struct {
 	// Dial opens one connection. The context ends after DialTimeout, or when
 	// the pool is closed; it is not the context of a call.
-	Dial        func(ctx context.Context) (C, error)
-	DialTimeout time.Duration
+	Dial func(ctx context.Context) (C, error)
 	// Again, if set, reports whether an error of Dial says nothing about the next
 	// dial, which is then made soon, a number of times, while callers wait.
 	Again func(error) bool
-	// Timeout bounds the wait of a call without a deadline.
-	Timeout time.Duration
-	// MaxConns is the most connections open at once, MaxIdle the most kept
-	// unused.
-	MaxConns, MaxIdle int
-	// IdleTimeout is the time for which a connection is kept unused,
-	// MaxLifetime the time for which it is kept at all; a zero MaxLifetime
-	// means no limit.
-	IdleTimeout, MaxLifetime time.Duration
+	wire.Limits
 	// Fail makes the error of a call: op is wait, or "dial held back" after a
 	// failed dial.
 	Fail func(op string, err error) error

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
@@ -53,9 +54,9 @@ func (d *dialler) dial(context.Context) (*conn, error) {
 
 func newPool(d *dialler) *pool.Pool[*conn] {
 	return pool.New(pool.Config[*conn]{
-		Dial: d.dial, DialTimeout: time.Second, Timeout: time.Second,
-		MaxConns: 4, MaxIdle: 4, IdleTimeout: time.Minute,
-		Fail: func(op string, err error) error { return errors.Join(errors.New(op), err) },
+		Dial:   d.dial,
+		Limits: wire.Limits{DialTimeout: time.Second, Timeout: time.Second, MaxConns: 4, MaxIdle: 4, IdleTimeout: time.Minute},
+		Fail:   func(op string, err error) error { return errors.Join(errors.New(op), err) },
 		Look: func(c *conn) error {
 			if c.loud.Load() {
 				return pool.ErrUnasked
