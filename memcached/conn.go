@@ -80,7 +80,7 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 	calm, err = pool.Exchange(ctx, &c.Socket, now, timeout, c, f)
 	if err != nil {
 		_, bounded := ctx.Deadline()
-		err = explain(ctx, bounded, err)
+		err = faults.Explain(ctx, bounded, err)
 	}
 	return calm, err
 }
@@ -88,7 +88,7 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 // flush writes the buffer. single says that it is one command.
 func (c *conn) flush(single bool) error {
 	n, total, err := c.Flush()
-	return writeError(err, n, total, single)
+	return faults.Written(err, n, total, single)
 }
 
 // read returns the next line of a reply. It is valid until the connection is used

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -103,32 +102,18 @@ func (d *dialer) refusesMeta(now time.Time) bool {
 // openAs opens a connection and greets the server, with meta commands if isMeta is
 // set.
 func (d *dialer) openAs(ctx context.Context, isMeta bool) (*conn, error) {
-	nc, failed := pool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.tls)
-	if failed != nil {
-		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
+	nc, err := pool.Connect(ctx, faults, d.o.DialContext, network(d.addr), d.addr, d.tls)
+	if err != nil {
+		return nil, err
 	}
 	c := &conn{Socket: pool.NewSocket(nc), r: meta.NewReader(nc, meta.Limits{Value: d.o.MaxValue})}
 	c.r.Share(d.steps)
-	greeted := false
-	defer func() {
-		if !greeted { // also if the greeting panics
-			c.Close()
-		}
-	}()
-	calm, err := c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, isMeta) })
-	if err == nil && !calm {
-		err = ctx.Err()
-	}
+	err = pool.Greet(ctx, faults, c, func(c *conn) (calm bool, err error) {
+		return c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, isMeta) })
+	})
 	if err != nil {
-		var ce *ConnError
-		cut := errors.As(err, &ce)
-		if cut {
-			err = ce.Err
-			cut = err != errHungUp && (gone(err) || errors.Is(err, io.ErrUnexpectedEOF))
-		}
-		return nil, &ConnError{Op: "greet", Err: err, cut: cut}
+		return nil, err
 	}
-	greeted = true
 	return c, nil
 }
 
@@ -206,11 +191,9 @@ func (c *conn) probeMeta() (able Abilities, err error) {
 	var kinds [4]meta.Kind
 	for i := range kinds {
 		r, err := c.read()
-		var ce *ConnError
 		switch {
-		case errors.As(err, &ce) && c.r.Received() == before && gone(ce.Err):
-			ce.Err = errHungUp
-			return able, err
+		case c.r.Received() == before && faults.Lost(err):
+			return able, errHungUp
 		case err != nil:
 			return able, err
 		case r.Code == "CLIENT_ERROR" && string(r.Text) == "unauthenticated":
@@ -225,11 +208,4 @@ func (c *conn) probeMeta() (able Abilities, err error) {
 	able.Meta = (kinds[0] == meta.EN || kinds[0] == meta.HD) && kinds[3] == meta.MN
 	able.OwnCAS = able.Meta && kinds[1] == meta.NF && kinds[2] == meta.NF
 	return able, nil
-}
-
-// cut reports whether an error of open says that the connection was lost before the
-// server had answered the greeting. The server may well answer the next one.
-func cut(err error) bool {
-	var ce *ConnError
-	return errors.As(err, &ce) && ce.cut
 }

@@ -3,9 +3,6 @@ package memcached
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"strconv"
 	"strings"
 
@@ -97,6 +94,19 @@ func (e *ConnError) Error() string {
 // Unwrap returns the reason.
 func (e *ConnError) Unwrap() error { return e.Err }
 
+// faults are the errors of this package for its connections.
+var faults = &pool.Errors{ // read-only
+	Fail: func(f pool.Failure) error { return &ConnError{Op: f.Op, Sent: f.Sent, Err: f.Err, cut: f.Cut} },
+	Inside: func(err error) (f pool.Failure, reason *error) {
+		var ce *ConnError
+		if !errors.As(err, &ce) {
+			return f, nil
+		}
+		return pool.Failure{Op: ce.Op, Sent: ce.Sent, Err: ce.Err, Cut: ce.cut}, &ce.Err
+	},
+	Protocol: ErrProtocol, Closed: ErrClosed,
+}
+
 // SafeToRetry reports whether the call that returned err certainly had no effect on
 // the server: nothing was sent whole.
 func SafeToRetry(err error) bool {
@@ -147,45 +157,8 @@ func (e *PartialError) orNil() error {
 
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
 
-// writeError is the error of a write of n bytes out of total. single says that they
-// are one command, which a server carries out only when it is complete.
-func writeError(err error, n, total int64, single bool) error {
-	if err == nil {
-		return nil
-	}
-	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
-}
-
 // errForeign is the error for a reply that belongs to another command.
 func errForeign() error { return readError(pool.ErrForeign) }
-
-// explain replaces the symptom on the connection by its cause.
-func explain(ctx context.Context, bounded bool, err error) error {
-	var ce *ConnError
-	if errors.As(err, &ce) {
-		ce.Err = cause(pool.Cause(ctx, bounded, ce.Err))
-	}
-	return err
-}
-
-// cause returns the reason behind an error of a connection.
-func cause(err error) error {
-	var broken *meta.ProtocolError
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return os.ErrDeadlineExceeded
-	case errors.As(err, &broken):
-		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
-	case errors.Is(err, pool.ErrForeign):
-		return fmt.Errorf("%w: reply to another command", ErrProtocol)
-	case errors.Is(err, pool.ErrUnasked):
-		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
-	case errors.Is(err, net.ErrClosed):
-		return ErrClosed
-	}
-	return err
-}
 
 // dead reports whether err says that a server does not answer. An error of the server
 // or of the protocol does not say so, nor does the end of the client or of a
@@ -201,17 +174,4 @@ func dead(err error) bool {
 		}
 	}
 	return true
-}
-
-// lost reports whether err is a ConnError because the connection broke: not for a deadline, a
-// broken protocol or a Close by this client.
-func lost(err error) bool {
-	var ce *ConnError
-	return errors.As(err, &ce) && gone(ce.Err)
-}
-
-// gone is lost for the reason inside a ConnError.
-func gone(err error) bool {
-	var broken *meta.ProtocolError
-	return !errors.As(err, &broken) && pool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
 }

@@ -56,25 +56,14 @@ func newNode(o *Options, addr string, steps *meta.Steps) *node {
 	if network(addr) == "tcp" {
 		n.tls = pool.ServerName(o.TLS, addr)
 	}
-	n.pool = pool.New(pool.Config[*conn]{
+	n.lines = mux.NewPair(pool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
-			return pool.Open(ctx, n.open, func(err error) error { return &ConnError{Op: "dial", Err: err} })
+			return pool.Open(ctx, faults, n.open)
 		},
-		Again:  cut,
 		Limits: o.limits(),
-		Fail:   func(op string, err error) error { return &ConnError{Op: op, Err: err} },
-		Look:   func(cn *conn) error { return cn.Look(true) },
-		Closed: ErrClosed,
-	})
-	n.lines = mux.NewPair(n.pool, mux.Config[*conn]{
-		Timeout: o.Timeout,
-		Fail: func(op string, sent bool, err error) error {
-			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
-		},
-		Lost:        gone,
-		DialTimeout: o.DialTimeout,
-		Closed:      ErrClosed,
-	})
+		Errors: faults,
+	}, nil)
+	n.pool = n.lines.Pool
 	return n
 }
 
@@ -86,14 +75,12 @@ func (n *node) Stats() pool.Stats { return n.pool.Stats() }
 
 // Renew closes all connections: idle ones at once, used ones when they come back.
 func (n *node) Renew() {
-	n.lines.Renew()
-	n.pool.Renew(time.Now())
+	n.lines.Renew(time.Now())
 }
 
 // Close closes all connections and waits for the goroutines of the node.
 func (n *node) Close() {
 	n.lines.Close()
-	n.pool.Close()
 }
 
 // ready returns the abilities of the server. It opens a connection if there was none.
@@ -326,7 +313,7 @@ func (n *node) runOnce(ctx context.Context, f func(*conn) error) error {
 func (n *node) attempt(ctx context.Context, repeat func(error) bool, f func(*conn) error) error {
 	now := time.Now()
 	once := func(cn *conn) (bool, error) { return cn.exchange(ctx, now, n.o.Timeout, f) }
-	cn, calm, err := pool.Attempt(ctx, n.pool, now, once, lost, repeat)
+	cn, calm, err := pool.Attempt(ctx, n.pool, now, once, repeat)
 	if cn != nil {
 		n.pool.Put(cn, calm && err == nil && cn.Quiet(), now)
 	}

@@ -280,7 +280,7 @@ const mostShy = 3
 // told its run. Some proxies end a connection upon an unknown command. So a server that
 // has never told its run is not asked for ever.
 func (c *Client) unidentified(err error) error {
-	if !lost(err) {
+	if !faults.Lost(err) {
 		return err
 	}
 	if c.shy.Add(1) >= mostShy && c.terms.untold() {

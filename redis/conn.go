@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -189,40 +187,13 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 // well.
 func (c *conn) clean() bool { return !c.entered && c.Quiet() && c.Buffered() == 0 }
 
-// explain is [explain] for an error of this connection.
+// explain replaces the symptom in an error of this connection by its cause.
 func (c *conn) explain(ctx context.Context, bounded bool, err error) error {
 	var ce *ConnError
 	if errors.As(err, &ce) {
 		ce.Err = c.term.reason(ce.Err)
 	}
-	return explain(ctx, bounded, err)
-}
-
-// explain replaces the symptom on the connection by its cause.
-func explain(ctx context.Context, bounded bool, err error) error {
-	var ce *ConnError
-	if !errors.As(err, &ce) {
-		return err
-	}
-	ce.Err = cause(pool.Cause(ctx, bounded, ce.Err))
-	return err
-}
-
-// cause returns the reason behind an error of a connection.
-func cause(err error) error {
-	var broken *resp.ProtocolError
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return os.ErrDeadlineExceeded
-	case errors.As(err, &broken):
-		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
-	case errors.Is(err, pool.ErrUnasked):
-		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
-	case errors.Is(err, net.ErrClosed):
-		return ErrClosed
-	}
-	return err
+	return faults.Explain(ctx, bounded, err)
 }
 
 // command puts a command into the write buffer. Large []byte arguments are not
@@ -256,14 +227,7 @@ func (c *conn) bulk(b []byte) {
 // executes only if it has all of it.
 func (c *conn) flush(single bool) error {
 	n, total, err := c.Flush()
-	return writeError(err, n, total, single)
-}
-
-func writeError(err error, n, total int64, single bool) error {
-	if err == nil {
-		return nil
-	}
-	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
+	return faults.Written(err, n, total, single)
 }
 
 // read returns the next reply. It drops pushes, which answer no command.
@@ -344,7 +308,7 @@ func (c *conn) converse(b *resp.Batch, read func() error) error {
 	}
 	var failed *pool.WriteError
 	if errors.As(err, &failed) {
-		return writeError(failed.Err, failed.Written, b.Size(), b.Len() == 1)
+		return faults.Written(failed.Err, failed.Written, b.Size(), b.Len() == 1)
 	}
 	return err
 }
@@ -382,19 +346,3 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 }
 
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
-
-// lost reports whether err says that the peer has gone without a farewell.
-func lost(err error) bool {
-	var ce *ConnError
-	return errors.As(err, &ce) && gone(ce.Err)
-}
-
-// gone is lost for the reason itself: it reports whether the peer closed the connection,
-// which is neither a passed deadline, nor a broken protocol, nor a Close by this client.
-func gone(err error) bool {
-	var broken *resp.ProtocolError
-	if errors.As(err, &broken) {
-		return false
-	}
-	return pool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +19,7 @@ import (
 
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
-	return pool.Open(ctx, func(ctx context.Context) (*conn, error) { return open(ctx, o, steps) },
-		func(err error) error { return &ConnError{Op: "dial", Err: err} })
+	return pool.Open(ctx, faults, func(ctx context.Context) (*conn, error) { return open(ctx, o, steps) })
 }
 
 // open does the work of connect.
@@ -30,9 +28,9 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	if err != nil {
 		return nil, &ConnError{Op: "greet", Err: err}
 	}
-	nc, failed := pool.Connect(ctx, o.DialContext, o.Network, o.Addr, o.TLS)
-	if failed != nil {
-		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
+	nc, err := pool.Connect(ctx, faults, o.DialContext, o.Network, o.Addr, o.TLS)
+	if err != nil {
+		return nil, err
 	}
 	c := &conn{
 		Socket: pool.NewSocket(nc),
@@ -41,38 +39,13 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	c.r.Share(steps)
 	c.wire = c.Wire()
-	// From here on the connection is open, and is closed on every way out but the last.
-	greeted := false
-	defer func() {
-		if !greeted { // also if the greeting panics
-			c.Close()
-		}
-	}()
-	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(ctx, g) })
-	if err == nil && !calm {
-		err = ctx.Err()
-	}
+	err = pool.Greet(ctx, faults, c, func(c *conn) (calm bool, err error) {
+		return c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(ctx, g) })
+	})
 	if err != nil {
-		var ce *ConnError
-		// A connection that is lost during the greeting may be the work of a proxy, or of a server
-		// that restarts. It is told apart from a refusal, since another dial may succeed at once.
-		cut := errors.As(err, &ce)
-		if cut {
-			err = ce.Err
-			cut = gone(err) || errors.Is(err, io.ErrUnexpectedEOF)
-		}
-		return nil, &ConnError{Op: "greet", Err: err, cut: cut}
+		return nil, err
 	}
-	greeted = true
 	return c, nil
-}
-
-// cut reports whether an error of connect says that the connection was lost
-// before the server had answered the greeting. The server may well answer the
-// next greeting.
-func cut(err error) bool {
-	var ce *ConnError
-	return errors.As(err, &ce) && ce.cut
 }
 
 // greet brings the connection into the wanted state. No bytes may lie behind the

@@ -158,7 +158,7 @@ func (k *cluster) judge(r route, repeatable bool, err error) (next route, v verd
 		switch {
 		case errors.Is(err, ErrProtocol):
 		case errors.As(err, &refused) && !temporary(refused): // a refused greeting or topology stays refused
-		case SafeToRetry(err), repeatable && lost(err), errors.Is(err, ErrClosed) && (repeatable || !broken.Sent) && !k.closed():
+		case SafeToRetry(err), repeatable && faults.Lost(err), errors.Is(err, ErrClosed) && (repeatable || !broken.Sent) && !k.closed():
 			return r, later
 		}
 	case errors.Is(err, ErrClosed): // nothing was sent

@@ -109,8 +109,7 @@ func (h *held) reply() (Reply, error) {
 func (h *held) fail(err error) error {
 	d, bounded := h.ctx.Deadline()
 	err = h.cn.explain(h.ctx, bounded && !time.Now().Before(d), err)
-	// A kept connection that was found dead says the same of the others that are idle.
-	if h.cn.Reused() && lost(err) {
+	if h.cn.Reused() && faults.Lost(err) {
 		h.n.pool.Lost(h.cn)
 	}
 	return err

@@ -64,5 +64,5 @@ func lostSubscription(ctx context.Context, err error) error {
 	if !errors.As(err, new(*ConnError)) {
 		err = readError(err)
 	}
-	return explain(ctx, false, err)
+	return faults.Explain(ctx, false, err)
 }

@@ -53,7 +53,7 @@ type node struct {
 // the node.
 func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *node {
 	n := &node{o: &o}
-	n.pool = pool.New(pool.Config[*conn]{
+	n.lines = mux.NewPair(pool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			cn, err := dial(ctx, n.o)
 			if err == nil {
@@ -62,22 +62,10 @@ func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *no
 			}
 			return cn, err
 		},
-		Again:  cut,
 		Limits: o.limits(),
-		Fail:   func(op string, err error) error { return &ConnError{Op: op, Err: err} },
-		Look:   func(cn *conn) error { return cn.Look(true) },
-		Closed: ErrClosed,
-	})
-	n.lines = mux.NewPair(n.pool, mux.Config[*conn]{
-		Timeout: o.Timeout,
-		Fail: func(op string, sent bool, err error) error {
-			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
-		},
-		Lost:        gone,
-		Refused:     (*conn).refused,
-		DialTimeout: o.DialTimeout,
-		Closed:      ErrClosed,
-	})
+		Errors: faults,
+	}, (*conn).refused)
+	n.pool = n.lines.Pool
 	return n
 }
 
@@ -87,12 +75,11 @@ func (n *node) changed() { n.opened.Add(1) }
 // close closes all connections and waits for the goroutines of the node.
 func (n *node) close() {
 	n.lines.Close()
-	n.pool.Close()
 }
 
 // silent returns for how long calls have waited without the end of any call.
 func (n *node) silent(now time.Time) time.Duration {
-	return max(n.lines.Silent(now), n.pool.Silent(now))
+	return n.lines.Silent(now)
 }
 
 // run gives f a connection and takes it back.
@@ -139,7 +126,7 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 			n.renewIfUnfit(cn)
 			return calm, err
 		}
-		cn, calm, err = pool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
+		cn, calm, err = pool.Attempt(ctx, n.pool, now, once, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
 		if cn == nil || !errors.Is(err, pool.ErrRefused) {
 			return cn, calm, err
 		}
@@ -161,9 +148,7 @@ func (n *node) renewIfUnfit(cn *conn) {
 // primary, or has lost its replicas; a connection to the right server has to be opened
 // anew. In the second case only a new greeting helps.
 func (n *node) renew() {
-	if n.pool.Renew(time.Now()) {
-		n.lines.Renew()
-	}
+	n.lines.Renew(time.Now())
 }
 
 // traced runs f, which sends the command c to the server, and tells Options.Trace of it. Calls on

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -89,6 +90,19 @@ func (e *ConnError) Error() string {
 
 // Unwrap returns the reason.
 func (e *ConnError) Unwrap() error { return e.Err }
+
+// faults are the errors of this package for its connections.
+var faults = &pool.Errors{ // read-only
+	Fail: func(f pool.Failure) error { return &ConnError{Op: f.Op, Sent: f.Sent, Err: f.Err, cut: f.Cut} },
+	Inside: func(err error) (f pool.Failure, reason *error) {
+		var ce *ConnError
+		if !errors.As(err, &ce) {
+			return f, nil
+		}
+		return pool.Failure{Op: ce.Op, Sent: ce.Sent, Err: ce.Err, Cut: ce.cut}, &ce.Err
+	},
+	Protocol: ErrProtocol, Closed: ErrClosed,
+}
 
 // SafeToRetry reports whether the call that returned err certainly had no
 // effect on the server: nothing was sent whole, or the server refused because

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // MaxKey is the length of the longest key, in bytes, as it stands in a command.
@@ -76,14 +78,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // ProtocolError is returned when the peer has violated the format or a limit.
-// The rest of the stream cannot be interpreted.
-type ProtocolError struct {
-	// Reason is a fixed text; it never holds bytes from the wire.
-	Reason string
-}
-
-// Error implements error.
-func (e *ProtocolError) Error() string { return "meta: " + e.Reason }
+type ProtocolError = wire.ProtocolError
 
 func broken(reason string) error { return &ProtocolError{Reason: reason} }
 

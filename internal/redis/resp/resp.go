@@ -21,6 +21,8 @@ import (
 	"iter"
 	"math"
 	"strconv"
+
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // Limits bound one reply. A zero field means its default.
@@ -57,14 +59,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // ProtocolError is returned when the peer has violated the format or a limit.
-// The rest of the stream cannot be interpreted.
-type ProtocolError struct {
-	// Reason is a fixed text; it never holds bytes from the wire.
-	Reason string
-}
-
-// Error implements error.
-func (e *ProtocolError) Error() string { return "resp: " + e.Reason }
+type ProtocolError = wire.ProtocolError
 
 func broken(reason string) error { return &ProtocolError{Reason: reason} }
 

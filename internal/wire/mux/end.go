@@ -112,10 +112,7 @@ func (ln *line[C]) finish(e *ending) {
 // another connection.
 func (ln *line[C]) settleFailed(e *ending) (lost bool) {
 	ln.m.stuck.Store(false)
-	// If the connection has served before, the server or something on the way has closed it: a call
-	// without a reply may go on with another one. A new connection that fails at once says more
-	// about the server.
-	lost = ln.m.o.Lost(e.err) && (!e.owed || ln.cn.Reused() || ln.served.Load())
+	lost = ln.m.o.Gone(e.err) && (!e.owed || ln.cn.Reused() || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)
 	}

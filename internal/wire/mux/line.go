@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/wire/overdue"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // A line is a connection and the calls that wait at it. It is open, then
@@ -184,7 +185,7 @@ func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error
 	}
 	out.Lost = t.lost
 	out.Kept = out.Kept || t.is(left)
-	return out, ln.m.o.Fail(t.op, t.sent, overdue.Reason(ctx, t.err))
+	return out, ln.m.o.Fail(pool.Failure{Op: t.op, Sent: t.sent, Err: ln.m.o.Reason(overdue.Reason(ctx, t.err))})
 }
 
 // wait waits until t is settled or has a role.

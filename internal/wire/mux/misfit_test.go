@@ -25,7 +25,7 @@ func TestReplyThatDoesNotFitEndsTheConnection(t *testing.T) {
 		for _, c := range []string{"misfit", "a", "b"} {
 			wg.Go(func() {
 				got, out, err := do(ctx, c)
-				if f := new(failure); !errors.Is(err, pool.ErrForeign) || !errors.As(err, &f) || !f.sent || got != "" || out.Lost {
+				if f := new(failure); !errors.Is(err, errBroken) || !errors.As(err, &f) || !f.sent || got != "" || out.Lost {
 					t.Errorf("%s: %q, %+v, %v", c, got, out, err)
 				}
 			})

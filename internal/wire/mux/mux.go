@@ -56,26 +56,6 @@ type Answerer interface {
 	Answer(reply []byte) (fits bool)
 }
 
-// Config says how a Mux shares its connection. All fields but Refused are required.
-type Config[C Line] struct {
-	// Timeout bounds a call without a deadline. A connection that
-	// owes replies and is silent for as long is given up.
-	Timeout time.Duration
-	// Fail makes the error of a call: op is wait, read or write, and sent says
-	// that the server may have received the command.
-	Fail func(op string, sent bool, err error) error
-	// Lost reports whether an error says that the peer has gone without a
-	// farewell.
-	Lost func(err error) bool
-	// Refused, if set, reports whether a reply says that the server carries out nothing any
-	// more on a connection, over which it has served before.
-	Refused func(cn C, reply []byte) bool
-	// DialTimeout is the DialTimeout of the pool.
-	DialTimeout time.Duration
-	// Closed is the error after Close.
-	Closed error
-}
-
 // Mux shares one connection of a pool between all callers. It has no goroutine
 // of its own: one of the waiting callers writes the commands of all, and one
 // reads the replies of all.
@@ -95,7 +75,10 @@ type Config[C Line] struct {
 // while the server takes nothing ends the connection.
 type Mux[C Line] struct {
 	pool *pool.Pool[C]
-	o    Config[C]
+	o    *pool.Config[C]
+	// refused is as in New.
+	refused func(cn C, reply []byte) bool
+
 	ctx  context.Context // ends when the Mux is closed
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -116,9 +99,11 @@ type opening struct {
 	err  error // set before done is closed
 }
 
-// New returns a Mux that takes its connection from p when it is needed.
-func New[C Line](p *pool.Pool[C], o Config[C]) *Mux[C] {
-	m := &Mux[C]{pool: p, o: o, lines: map[*line[C]]struct{}{}}
+// New returns a Mux that takes its connection from p when it is needed. refused, which
+// may be nil, reports whether a reply says that the server carries out nothing any more on
+// a connection, over which it has served before.
+func New[C Line](p *pool.Pool[C], refused func(cn C, reply []byte) bool) *Mux[C] {
+	m := &Mux[C]{pool: p, o: p.Config(), refused: refused, lines: map[*line[C]]struct{}{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
@@ -139,7 +124,7 @@ type Outcome struct {
 // kept. ErrBusy means that too many bytes wait to be sent.
 func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byte, to Answerer) (Outcome, error) {
 	if err := ctx.Err(); err != nil {
-		return Outcome{}, m.o.Fail("wait", false, err)
+		return Outcome{}, m.o.Fail(pool.Failure{Op: "wait", Err: err})
 	}
 	caller, deadline := ctx, t.Until
 	if deadline.IsZero() {
@@ -189,7 +174,7 @@ func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 		late = caller.Err()
 	case <-timeout.C:
 	}
-	return m.o.Fail("wait", false, late)
+	return m.o.Fail(pool.Failure{Op: "wait", Err: late})
 }
 
 // startOpening begins to open a connection, or joins the opening that runs. It

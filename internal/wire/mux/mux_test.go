@@ -189,19 +189,17 @@ func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx cont
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
-		closed := errors.New("closed")
 		o := pool.Config[*wire]{
-			Dial:   s.dial,
-			Fail:   func(op string, err error) error { return &failure{op: op, err: err} },
-			Closed: closed,
+			Dial: s.dial,
+			Errors: &pool.Errors{
+				Fail:     func(f pool.Failure) error { return &failure{f.Op, f.Sent, f.Err} },
+				Inside:   func(error) (f pool.Failure, reason *error) { return f, nil },
+				Protocol: errBroken, Closed: errors.New("closed"),
+			},
 		}
 		o.DialTimeout, o.Timeout, o.IdleTimeout, o.MaxConns, o.MaxIdle = time.Second, time.Second, time.Minute, 10, 10
 		p := pool.New(o)
-		m := mux.New(p, mux.Config[*wire]{
-			Timeout: time.Second, DialTimeout: time.Second, Closed: closed,
-			Fail: func(op string, sent bool, err error) error { return &failure{op, sent, err} },
-			Lost: func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, netsim.ErrReset) },
-		})
+		m := mux.New(p, nil)
 		f(t.Context(), func(ctx context.Context, command string) (string, mux.Outcome, error) {
 			r := &reply{t: t}
 			out, err := m.Do(ctx, time.Now(), &r.Ticket, []byte(command+"\n"), r)
@@ -269,7 +267,7 @@ func TestExtraReplyReachesNoCaller(t *testing.T) {
 			for range 3 {
 				got, out, err := do(ctx, "b")
 				var failed *failure
-				if pause < 0 && errors.Is(err, pool.ErrUnasked) || errors.As(err, &failed) && out.Lost && !failed.sent {
+				if pause < 0 && errors.Is(err, errBroken) || errors.As(err, &failed) && out.Lost && !failed.sent {
 					got, _, err = do(ctx, "b")
 				}
 				if got != "re b" || err != nil {

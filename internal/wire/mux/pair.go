@@ -8,17 +8,22 @@ import (
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// Pair is a Mux with a second one beside it, for commands that only read while the
-// first is stuck, as it is behind a command that the server holds back.
+// Pair is the pool of one server with a Mux on it, and a second Mux beside it, for
+// commands that only read while the first is stuck, as it is behind a command that the
+// server holds back.
 type Pair[C Line] struct {
+	Pool         *pool.Pool[C]
 	main, bypass *Mux[C]
 	// bypassed says that bypass was used since main was stuck.
 	bypassed atomic.Bool
 }
 
-// NewPair returns a Pair that takes its connections from p when they are needed.
-func NewPair[C Line](p *pool.Pool[C], o Config[C]) *Pair[C] {
-	return &Pair[C]{main: New(p, o), bypass: New(p, o)}
+// NewPair returns a Pair with no connection. It looks at each connection before its use.
+// refused is as in [New].
+func NewPair[C Line](o pool.Config[C], refused func(cn C, reply []byte) bool) *Pair[C] {
+	o.Look = func(cn C) error { return cn.Look(true) }
+	p := pool.New(o)
+	return &Pair[C]{Pool: p, main: New(p, refused), bypass: New(p, refused)}
 }
 
 // Do is [Mux.Do] for a command. reads: the command only reads.
@@ -44,20 +49,23 @@ func (p *Pair[C]) choose(reads bool) *Mux[C] {
 	return p.main
 }
 
-// Renew makes the next calls take other connections.
-func (p *Pair[C]) Renew() {
-	p.main.Renew()
-	p.bypass.Renew()
+// Renew closes all connections, those in use when they come back. It is [pool.Pool.Renew]
+// for the shared connections, too.
+func (p *Pair[C]) Renew(now time.Time) {
+	if p.Pool.Renew(now) {
+		p.main.Renew()
+		p.bypass.Renew()
+	}
 }
 
-// Silent returns for how long the oldest call has waited for the reply that comes
-// next.
+// Silent returns for how long calls have waited without the end of any call.
 func (p *Pair[C]) Silent(now time.Time) time.Duration {
-	return max(p.main.Silent(now), p.bypass.Silent(now))
+	return max(p.main.Silent(now), p.bypass.Silent(now), p.Pool.Silent(now))
 }
 
-// Close fails all calls. It is called before the pool is closed.
+// Close fails all calls, closes all connections and waits for the goroutines.
 func (p *Pair[C]) Close() {
 	p.main.Close()
 	p.bypass.Close()
+	p.Pool.Close()
 }

@@ -60,7 +60,7 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 		ln.mu.Unlock()
 		switch {
 		case !wanted:
-		case ln.m.o.Refused != nil && ln.m.o.Refused(ln.cn, reply):
+		case ln.m.refused != nil && ln.m.refused(ln.cn, reply):
 			ln.refused(to)
 		default:
 			ln.served.Store(true)

@@ -57,7 +57,7 @@ func (p *Pool[C]) startDials(now time.Time) {
 		p.dials.Go(p.dialOne)
 	}
 	if p.dial.failures > 0 && p.hopeless() && p.waiters.Len() > 0 { // a shared connection does not come back
-		p.refuse(p.o.Fail("dial held back", p.dial.lastErr))
+		p.refuse(p.o.Fail(Failure{Op: "dial held back", Err: p.dial.lastErr}))
 	}
 }
 
@@ -112,7 +112,7 @@ func (p *Pool[C]) redial(ctx context.Context) (C, error) {
 	p.mu.Unlock()
 	for n := 0; ; n++ {
 		cn, err := p.o.Dial(ctx)
-		if err == nil || n == most || p.o.Again == nil || !p.o.Again(err) {
+		if err == nil || n == most || !p.o.cut(err) {
 			return cn, err
 		}
 		if n > 0 {

@@ -30,12 +30,12 @@ type opened[C Conn] struct {
 // Open calls open, which may call functions of the program: a panic in them is an
 // ErrNotReturned here, because no caller is there to receive it. If open does not
 // return when ctx has ended it is left behind, the connection that it opens is
-// closed, and the error is ctx.Err(). fail completes these errors.
-func Open[C Conn](ctx context.Context, open func(context.Context) (C, error), fail func(error) error) (C, error) {
+// closed, and the error is ctx.Err(). e completes these errors.
+func Open[C Conn](ctx context.Context, e *Errors, open func(context.Context) (C, error)) (C, error) {
 	done, left := make(chan opened[C]), make(chan struct{})
 	go func() { // a goroutine of its own can be ended by runtime.Goexit
 		var none C
-		r := opened[C]{err: fail(ErrNotReturned)}
+		r := opened[C]{err: e.Fail(Failure{Op: "dial", Err: ErrNotReturned})}
 		defer func() {
 			_ = recover()
 			select {
@@ -61,32 +61,22 @@ func Open[C Conn](ctx context.Context, open func(context.Context) (C, error), fa
 	case <-late.C:
 		close(left)
 		var none C
-		return none, fail(ctx.Err())
+		return none, e.Fail(Failure{Op: "dial", Err: ctx.Err()})
 	}
-}
-
-// Failure says why a connection could not be opened.
-type Failure struct {
-	// Op is dial or greet.
-	Op string
-	// Cut says that the connection was lost during the handshake of TLS.
-	Cut bool
-	// Err is the reason.
-	Err error
 }
 
 // ErrNoConn says that a dial has returned neither a connection nor an error.
 var ErrNoConn = errors.New("DialContext returned no connection")
 
 // Connect opens a connection by dial, and puts TLS on top of it unless config is nil.
-func Connect(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), network, addr string, config *tls.Config) (net.Conn, *Failure) {
+func Connect(ctx context.Context, e *Errors, dial func(ctx context.Context, network, addr string) (net.Conn, error), network, addr string, config *tls.Config) (net.Conn, error) {
 	nc, err := dial(ctx, network, addr)
 	if err == nil && nc == nil {
 		err = ErrNoConn
 	}
 	switch {
 	case err != nil:
-		return nil, &Failure{Op: "dial", Err: err}
+		return nil, e.Fail(Failure{Op: "dial", Err: err})
 	case config == nil:
 		return nc, nil
 	}
@@ -98,7 +88,7 @@ func Connect(ctx context.Context, dial func(ctx context.Context, network, addr s
 	}()
 	c := tls.Client(NewTap(nc), config)
 	if err := c.HandshakeContext(ctx); err != nil {
-		return nil, &Failure{Op: "greet", Cut: ctx.Err() == nil && broken(err), Err: err}
+		return nil, e.Fail(Failure{Op: "greet", Cut: ctx.Err() == nil && broken(err), Err: err})
 	}
 	secured = true
 	return c, nil

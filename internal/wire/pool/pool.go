@@ -25,24 +25,17 @@ import (
 const renewPause = time.Second
 
 // Config says how a pool opens and keeps connections. All fields but
-// MaxLifetime, Again and Look are required.
+// MaxLifetime and Look are required.
 type Config[C Conn] struct {
 	// Dial opens one connection. The context ends after DialTimeout, or when
 	// the pool is closed; it is not the context of a call.
 	Dial func(ctx context.Context) (C, error)
-	// Again, if set, reports whether an error of Dial says nothing about the next
-	// dial, which is then made soon, a number of times, while callers wait.
-	Again func(error) bool
 	wire.Limits
-	// Fail makes the error of a call: op is wait, or "dial held back" after a
-	// failed dial.
-	Fail func(op string, err error) error
+	*Errors
 	// Look, if set, is asked about a connection each time before it is used. It
 	// returns [ErrUnasked] if bytes have come that no call has asked for, and
 	// another error if the peer has gone. It must not wait.
 	Look func(C) error
-	// Closed is the error after Close.
-	Closed error
 }
 
 // Conn is a connection in a pool. A type becomes one by embedding [Slot].
@@ -143,6 +136,9 @@ func New[C Conn](o Config[C]) *Pool[C] {
 	return p
 }
 
+// Config says how the pool opens and keeps connections.
+func (p *Pool[C]) Config() *Config[C] { return &p.o }
+
 // Get takes a connection, waiting for it as long as ctx allows, or for the
 // timeout if it has no deadline. The caller gives it back with Put.
 func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
@@ -177,7 +173,7 @@ func (p *Pool[C]) fit(cn C, now time.Time) bool {
 func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
 	var none C
 	if err := ctx.Err(); err != nil {
-		return none, p.o.Fail("wait", err)
+		return none, p.o.Fail(Failure{Op: "wait", Err: err})
 	}
 	p.mu.Lock()
 	if p.closed {
@@ -239,7 +235,7 @@ func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], pla
 		p.waiters.Remove(place)
 		p.mu.Unlock()
 	}
-	return none, p.o.Fail("wait", err)
+	return none, p.o.Fail(Failure{Op: "wait", Err: err})
 }
 
 // pop takes the connection used last, and removes old ones. mu is held; the

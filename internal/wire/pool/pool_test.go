@@ -56,7 +56,6 @@ func newPool(d *dialler) *pool.Pool[*conn] {
 	return pool.New(pool.Config[*conn]{
 		Dial:   d.dial,
 		Limits: wire.Limits{DialTimeout: time.Second, Timeout: time.Second, MaxConns: 4, MaxIdle: 4, IdleTimeout: time.Minute},
-		Fail:   func(op string, err error) error { return errors.Join(errors.New(op), err) },
 		Look: func(c *conn) error {
 			if c.loud.Load() {
 				return pool.ErrUnasked
@@ -66,7 +65,11 @@ func newPool(d *dialler) *pool.Pool[*conn] {
 			}
 			return nil
 		},
-		Closed: errClosed,
+		Errors: &pool.Errors{
+			Fail:   func(f pool.Failure) error { return errors.Join(errors.New(f.Op), f.Err) },
+			Inside: func(error) (f pool.Failure, reason *error) { return f, nil },
+			Closed: errClosed,
+		},
 	})
 }
 

@@ -3,13 +3,9 @@ package pool
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
 	"net"
-	"os"
 	"time"
 
-	"github.com/strata-cache/strata/internal/wire/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -182,28 +178,4 @@ func (s *Socket) Flush() (n, total int64, err error) {
 		s.W = nil
 	}
 	return n, total, err
-}
-
-// Cause returns the reason behind the error of an operation under ctx. bounded says that ctx has a
-// deadline.
-func Cause(ctx context.Context, bounded bool, err error) error {
-	if bounded && errors.Is(err, os.ErrDeadlineExceeded) {
-		err = context.DeadlineExceeded // the clock may have been set back
-	}
-	return overdue.Reason(ctx, err)
-}
-
-// Gone reports whether err says that the peer has gone without a farewell. It is
-// neither a passed deadline, nor an unexpected reply, nor a Close of this side.
-// The caller looks for errors of its protocol.
-func Gone(err error) bool {
-	for _, other := range []error{
-		context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
-		ErrUnasked, ErrForeign, ErrRefused, net.ErrClosed, io.ErrUnexpectedEOF,
-	} {
-		if errors.Is(err, other) {
-			return false
-		}
-	}
-	return true
 }
