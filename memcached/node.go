@@ -1,7 +1,6 @@
 package memcached
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -135,7 +134,7 @@ func (n *node) doEither(ctx context.Context, q request, dst []byte) (answer, err
 	q.Opaque = n.opaque.Add(1)
 	if c := n.share(&q); c != nil {
 		a, err := n.send(ctx, c, dst)
-		if err != errElsewhere {
+		if err != mux.ErrElsewhere {
 			return a, err
 		}
 	}
@@ -152,10 +151,6 @@ type call struct {
 	dst []byte
 	answer
 }
-
-// errElsewhere is returned when a command has to go over a connection of its
-// own. Nothing was sent.
-var errElsewhere = errors.New("memcached: not over the shared connection")
 
 // share returns a call for the shared connection, or nil if the request has to go
 // over a connection of its own.
@@ -186,36 +181,23 @@ func (n *node) free(c *call) {
 // before the reply came, and the command either was not sent or only reads, it
 // is sent once more. c belongs to send.
 func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
-	reads := c.Op.Reads()
 	c.dst = dst
-	for again := false; ; again = true {
-		c.Repeatable = reads && !again
-		out, err := n.lines.Do(ctx, time.Now(), reads, &c.Ticket, c.text, c)
-		if err == nil {
-			a := c.accept()
-			n.sizes.Note(c.Key.Text, a.size)
-			n.heard(nil)
-			if !out.Kept {
-				n.free(c)
-			}
-			return a, a.err
-		}
-		repeat := out.Lost && !again && (SafeToRetry(err) || reads)
-		switch {
-		case repeat && out.Kept:
-			c = &call{request: c.request, text: bytes.Clone(c.text), dst: dst}
-		case !repeat && !out.Kept:
-			n.free(c)
-		}
-		switch {
-		case errors.Is(err, mux.ErrBusy):
-			return answer{}, errElsewhere
-		case !repeat:
-			n.heard(err)
-			return answer{}, err
-		}
-		n.pool.Retried()
+	kept, err := n.lines.Do(ctx, time.Now(), c.Op.Reads(), &c.Ticket, c.text, c)
+	var a answer
+	if err == nil {
+		a = c.accept()
+		n.sizes.Note(c.Key.Text, a.size)
 	}
+	if !kept {
+		n.free(c)
+	}
+	if err != mux.ErrElsewhere {
+		n.heard(err)
+	}
+	if err == nil {
+		err = a.err
+	}
+	return a, err
 }
 
 // Answer implements mux.Answerer. The reader of the connection only copies a

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -43,7 +44,7 @@ func (r route) getEither(ctx context.Context, dst []byte, key string) ([]byte, e
 	c.text = resp.AppendGet(c.text, key)
 	a, err := r.n.share(ctx, "GET", c, time.Now())
 	switch {
-	case err == errElsewhere:
+	case err == mux.ErrElsewhere:
 		return r.getAlone(ctx, dst, key)
 	case err != nil:
 		return dst, err
@@ -99,7 +100,7 @@ func (r route) setEither(ctx context.Context, key string, value []byte, ttl time
 			c.text = resp.AppendBulk(resp.AppendSetHead(c.text, key, ttl), value)
 			c.text = resp.AppendLife(c.text, ttl)
 			a, err := r.n.share(ctx, "SET", c, time.Now())
-			if err != errElsewhere {
+			if err != mux.ErrElsewhere {
 				return replyOf(a, err).Ok()
 			}
 		}
@@ -138,7 +139,7 @@ func (r route) doEither(ctx context.Context, name string, args []any) Reply {
 				return Reply{err: argError(err)}
 			}
 			a, err := r.n.share(ctx, name, c, time.Now())
-			if err != errElsewhere {
+			if err != mux.ErrElsewhere {
 				return replyOf(a, err)
 			}
 		}
@@ -173,7 +174,7 @@ func (r route) evalEither(ctx context.Context, name string, weight int, put func
 				return Reply{err: argError(err)}
 			}
 			a, err := r.n.share(ctx, name, c, time.Now())
-			if err != errElsewhere {
+			if err != mux.ErrElsewhere {
 				return replyOf(a, err)
 			}
 		}

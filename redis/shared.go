@@ -1,9 +1,7 @@
 package redis
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
@@ -69,10 +67,6 @@ func (a *answer) free() {
 // Free ends the loan of an answer: its value must not be used any more.
 func (c *command) Free() { c.node.free(c) }
 
-// errElsewhere is returned when a command has to go over a connection of its
-// own. Nothing was sent.
-var errElsewhere = errors.New("redis: not over the shared connection")
-
 // newCommand returns a command without text, or nil if it has to go over a
 // connection of its own: its reply is expected to be large.
 func (n *node) newCommand(key string) *command {
@@ -105,37 +99,16 @@ func (n *node) free(c *command) {
 func (n *node) share(ctx context.Context, name string, c *command, now time.Time) (answer, error) {
 	if len(c.text) > small {
 		n.free(c)
-		return answer{}, errElsewhere
+		return answer{}, mux.ErrElsewhere
 	}
-	reads := resp.ReadsOnly(name)
-	for again := false; ; again = true {
-		c.Repeatable = reads && !again
-		out, err := n.lines.Do(ctx, now, reads, &c.Ticket, c.text, c)
-		if err == nil {
-			return n.accept(c, out.Kept), nil
-		}
-		repeat := out.Lost && !again && (SafeToRetry(err) || reads)
-		switch {
-		case repeat && out.Kept:
-			c = c.copy()
-		case !repeat && !out.Kept:
-			n.free(c)
-		}
-		switch {
-		case errors.Is(err, mux.ErrBusy):
-			return answer{}, errElsewhere
-		case !repeat:
-			return answer{}, err
-		}
-		n.pool.Retried()
+	kept, err := n.lines.Do(ctx, now, resp.ReadsOnly(name), &c.Ticket, c.text, c)
+	switch {
+	case err == nil:
+		return n.accept(c, kept), nil
+	case !kept:
+		n.free(c)
 	}
-}
-
-// copy returns a command to send instead of c.
-func (c *command) copy() *command {
-	d := &command{key: c.key, text: bytes.Clone(c.text), get: c.get, lend: c.lend, node: c.node, answer: answer{dst: c.dst}}
-	d.Until = c.Until
-	return d
+	return answer{}, err
 }
 
 // accept returns the answer of c, learns from it, and frees c unless it is kept or

@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/wire/mux"
 )
 
 // Stream is a string reply, read piece by piece. It holds a connection until Close. It
@@ -272,7 +273,7 @@ func (r route) startCopyEither(attempt, ctx context.Context, key string) (v copy
 			err = newReply(a.value).mismatch("string")
 			a.free()
 			return v, err
-		case err != errElsewhere:
+		case err != mux.ErrElsewhere:
 			a.found = err == nil
 			r.n.noteStreamed(key, int64(a.size))
 			return copying{whole: a}, err

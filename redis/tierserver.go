@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/internal/redis/watch"
+	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -68,7 +69,7 @@ func (s tierServer) send(ctx context.Context, put func([]byte, string) []byte, h
 	if c := s.r.shared(name); c != nil {
 		c.text = put(c.text, head)
 		a, err := s.r.n.share(ctx, name, c, now)
-		if err != errElsewhere {
+		if err != mux.ErrElsewhere {
 			return a.value, err
 		}
 	}
@@ -101,7 +102,7 @@ func (s tierServer) read(ctx context.Context, timeout time.Duration, now time.Ti
 		switch {
 		case a.loan != nil:
 			return a.value, a.loan, err
-		case err != errElsewhere:
+		case err != mux.ErrElsewhere:
 			return a.value, nil, err
 		}
 	}

@@ -32,9 +32,9 @@ const (
 	largeReply = 256 << 10
 )
 
-// ErrBusy is returned by [Mux.Do] when too many bytes wait to be written.
-// Nothing was sent.
-var ErrBusy = errors.New("mux: shared connection is congested")
+// ErrElsewhere is returned when a command has to go over a connection of its own, as
+// when too many bytes wait to be written. Nothing was sent.
+var ErrElsewhere = errors.New("mux: not over the shared connection")
 
 // aPast is a deadline in the past.
 var aPast = time.Unix(1, 0) // read-only
@@ -115,14 +115,14 @@ func newLine[C Line](m *Mux[C], cn C) *line[C] {
 }
 
 // enter puts t and its command at the end of the queue, unless ln is out of
-// use. The error is ErrBusy.
+// use. The error is ErrElsewhere.
 func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 	ln.mu.Lock()
 	e := ln.endIfOld(t.start)
 	switch {
 	case ln.state != open:
 	case ln.calls.bytes > maxUnsent:
-		err = ErrBusy
+		err = ErrElsewhere
 	default:
 		ln.push(t, command)
 		entered = true
@@ -183,7 +183,7 @@ func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error
 	if t.is(answered) {
 		return out, nil
 	}
-	out.Lost = t.lost
+	out.Lost, out.Sent = t.lost, t.sent
 	out.Kept = out.Kept || t.is(left)
 	return out, ln.m.o.Fail(pool.Failure{Op: t.op, Sent: t.sent, Err: ln.m.o.Reason(overdue.Reason(ctx, t.err))})
 }

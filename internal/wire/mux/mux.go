@@ -114,6 +114,8 @@ type Outcome struct {
 	// failed before a byte of the reply had come. Or the connection is stuck,
 	// and the call was repeatable.
 	Lost bool
+	// Sent says that the server may have received the command.
+	Sent bool
 	// Kept says that the Mux may still look at the ticket: it must not be used
 	// again.
 	Kept bool
@@ -121,7 +123,7 @@ type Outcome struct {
 
 // Do sends one command, of which a copy is made, and waits for its reply. t
 // must not be in use; it may be used again unless the outcome says that it was
-// kept. ErrBusy means that too many bytes wait to be sent.
+// kept. [ErrElsewhere] means that too many bytes wait to be sent.
 func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byte, to Answerer) (Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, m.o.Fail(pool.Failure{Op: "wait", Err: err})

@@ -26,8 +26,28 @@ func NewPair[C Line](o pool.Config[C], refused func(cn C, reply []byte) bool) *P
 	return &Pair[C]{Pool: p, main: New(p, refused), bypass: New(p, refused)}
 }
 
-// Do is [Mux.Do] for a command. reads: the command only reads.
-func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
+// Do sends one command and waits for its reply, as [Mux.Do] does. reads: the command only
+// reads. If the connection was found dead before the reply came, and the command either was
+// not sent or only reads, Do sends it once more. kept says that the Mux may still look at the
+// ticket and the command: they must not be used again.
+func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (kept bool, err error) {
+	t.Repeatable = reads
+	out, err := p.once(ctx, now, reads, t, command, to)
+	if !out.Lost || out.Sent && !reads {
+		return out.Kept, err
+	}
+	kept = out.Kept
+	if kept {
+		t = &Ticket{Until: t.Until}
+	}
+	t.Repeatable = false
+	p.Pool.Retried()
+	out, err = p.once(ctx, now, reads, t, command, to)
+	return kept || out.Kept, err
+}
+
+// once is one attempt at Do.
+func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
 	m := p.choose(reads)
 	out, err := m.Do(ctx, now, t, command, to)
 	if err == nil && m == p.bypass {
