@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -41,28 +40,15 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 	for event, change := range map[string]func(*fakememcached.Server, *memcached.Options){
 		"no reply": func(s *fakememcached.Server, _ *memcached.Options) { silent(s) },
 		"no connection": func(_ *fakememcached.Server, o *memcached.Options) {
-			o.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, errors.New("no route to the host")
-			}
+			o.DialContext = kit.NoRoute
 		},
 		"dead server": func(_ *fakememcached.Server, o *memcached.Options) {
 			o.Fleet.Dead = memcached.DeadMisses
-			o.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, errors.New("no route to the host")
-			}
+			o.DialContext = kit.NoRoute
 		},
 		"connection lost": func(s *fakememcached.Server, o *memcached.Options) {
 			silent(s)
-			dial := o.DialContext
-			o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				nc, err := dial(ctx, network, addr)
-				if err == nil {
-					time.AfterFunc(time.Second, func() { nc.Close() })
-				}
-				return mute{nc}, err
-			}
+			o.DialContext = kit.LostAfter(time.Second, o.DialContext)
 		},
 	} {
 		for name, call := range calls {
@@ -74,7 +60,7 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 					}, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 						ctx := within(t, time.Second)
 						if event != "no reply" {
-							ctx = hasty{t.Context(), time.Now().Add(time.Second)}
+							ctx = kit.Hasty(t.Context(), time.Second)
 						}
 						if err := call(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
 							t.Error(err)
@@ -84,29 +70,4 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 			})
 		}
 	}
-}
-
-// hasty is a context with a deadline that seems far until it has passed: it stands for a
-// call that runs late, after an event of the same instant.
-type hasty struct {
-	context.Context
-	until time.Time
-}
-
-func (h hasty) Deadline() (time.Time, bool) {
-	if time.Now().Before(h.until) {
-		return h.until.Add(time.Hour), true
-	}
-	return h.until, true
-}
-
-// mute is a connection that fails like one closed by the peer.
-type mute struct{ net.Conn }
-
-func (m mute) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p)
-	if errors.Is(err, net.ErrClosed) {
-		err = io.EOF
-	}
-	return n, err
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -44,21 +43,11 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 	for event, change := range map[string]func(*fakeredis.Server, *redis.Options){
 		"no reply": func(s *fakeredis.Server, _ *redis.Options) { silent(s) },
 		"no connection": func(_ *fakeredis.Server, o *redis.Options) {
-			o.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, errors.New("no route to the host")
-			}
+			o.DialContext = kit.NoRoute
 		},
 		"connection lost": func(s *fakeredis.Server, o *redis.Options) {
 			silent(s)
-			dial := o.DialContext
-			o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				nc, err := dial(ctx, network, addr)
-				if err == nil {
-					time.AfterFunc(time.Second, func() { nc.Close() })
-				}
-				return mute{nc}, err
-			}
+			o.DialContext = kit.LostAfter(time.Second, o.DialContext)
 		},
 	} {
 		for name, call := range overdue {
@@ -70,7 +59,7 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 					}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 						ctx := within(t, time.Second)
 						if event != "no reply" {
-							ctx = hasty{t.Context(), time.Now().Add(time.Second)}
+							ctx = kit.Hasty(t.Context(), time.Second)
 						}
 						if err := call(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
 							t.Error(err)
@@ -80,29 +69,4 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 			})
 		}
 	}
-}
-
-// hasty is a context with a deadline that seems far until it has passed. It stands for a
-// call that runs late, after an event of the same instant.
-type hasty struct {
-	context.Context
-	until time.Time
-}
-
-func (h hasty) Deadline() (time.Time, bool) {
-	if time.Now().Before(h.until) {
-		return h.until.Add(time.Hour), true
-	}
-	return h.until, true
-}
-
-// mute is a connection that fails like one closed by the peer.
-type mute struct{ net.Conn }
-
-func (m mute) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p)
-	if errors.Is(err, net.ErrClosed) {
-		err = io.EOF
-	}
-	return n, err
 }

@@ -67,8 +67,7 @@ func (r *run) dethrone(lasts time.Duration, name string, begin func(primary, rep
 	f.silent = false // messages of the other nodes arrive
 	loss := checker.Loss{}
 	f.begin = func() {
-		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
+		loss = lossAt(r.clock.Now())
 		begin(primary, r.nodes.Replica(shard, primary))
 	}
 	f.end = func() {
@@ -156,8 +155,7 @@ func (r *run) emptyNode(time.Duration) *fault {
 	f.silent = false
 	loss := checker.Loss{}
 	f.begin = func() {
-		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond)
+		loss = lossAt(r.clock.Now())
 		r.nodes.Nodes[primary].Kill()
 		r.nodes.Nodes[primary].Restart()
 	}

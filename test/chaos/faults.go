@@ -301,6 +301,12 @@ func (r *run) restartRedis(lasts time.Duration) *fault {
 	return f
 }
 
+// onTheWay is how long a write may be on its way to the replica.
+const onTheWay = checker.Time(500 * time.Millisecond)
+
+// lossAt is a loss that begins at t, with the writes that were on their way.
+func lossAt(t checker.Time) checker.Loss { return checker.Loss{From: t, Since: t - onTheWay} }
+
 // promote puts the replica in the place of the primary. The replica lacks the
 // last writes, although the primary has acknowledged them.
 func (r *run) promote(lasts time.Duration) *fault {
@@ -310,7 +316,7 @@ func (r *run) promote(lasts time.Duration) *fault {
 	f := r.about(lasts/5, "promote the replica")
 	loss := checker.Loss{}
 	f.begin = func() {
-		loss.Since = r.clock.Now() - checker.Time(500*time.Millisecond) // for writes on their way to the replica
+		loss.Since = r.clock.Now() - onTheWay
 		r.replication.BlackHole(cluster.BothWays)
 	}
 	f.end = func() {

@@ -46,8 +46,7 @@ func (r *run) repoint(time.Duration) *fault {
 		keep[i] = r.rand.IntN(3)
 	}
 	f.begin = func() {
-		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
+		loss = lossAt(r.clock.Now())
 		r.primary, r.replica = r.replica, r.primary
 		_, err := r.admin(r.primary, "REPLICAOF", "NO", "ONE")
 		r.must(err)

@@ -52,8 +52,7 @@ func (r *run) depose(lasts time.Duration, name string, begin, end func(primary i
 	f.silent = false // the sentinels decide for how long it is
 	loss := checker.Loss{}
 	f.begin = func() {
-		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
+		loss = lossAt(r.clock.Now())
 		begin(primary)
 	}
 	f.end = func() {

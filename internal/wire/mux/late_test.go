@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/internal/wire/pool"
@@ -46,7 +47,7 @@ func TestConnectionThatFailsAtTheDeadlineOfACallerIsNotItsError(t *testing.T) {
 		nc.Close()
 	}}
 	muxed(t, s, func(ctx context.Context, do doer, _ *pool.Pool[*wire], _ *mux.Mux[*wire]) {
-		ctx = hasty{ctx, time.Now().Add(time.Second / 2)}
+		ctx = kit.Hasty(ctx, time.Second/2)
 		if _, _, err := do(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -56,23 +57,9 @@ func TestConnectionThatFailsAtTheDeadlineOfACallerIsNotItsError(t *testing.T) {
 func TestDialThatFailsAtTheDeadlineOfACallerIsNotItsError(t *testing.T) {
 	s := &server{deaf: true}
 	muxed(t, s, func(ctx context.Context, do doer, _ *pool.Pool[*wire], _ *mux.Mux[*wire]) {
-		ctx = hasty{ctx, time.Now().Add(time.Second)} // as long as a dial
+		ctx = kit.Hasty(ctx, time.Second) // as long as a dial
 		if _, _, err := do(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})
-}
-
-// hasty is a context with a deadline that seems far until it has passed. It stands for a
-// call that runs late, after an event of the same instant.
-type hasty struct {
-	context.Context
-	until time.Time
-}
-
-func (h hasty) Deadline() (time.Time, bool) {
-	if time.Now().Before(h.until) {
-		return h.until.Add(time.Hour), true
-	}
-	return h.until, true
 }

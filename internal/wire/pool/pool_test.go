@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
@@ -250,7 +251,7 @@ func TestDialThatFailsAtTheDeadlineOfAWaiterIsNotItsError(t *testing.T) {
 		d.down.Store(true)
 		p := newPool(d)
 		defer p.Close()
-		_, err := p.Get(hasty{t.Context(), time.Now().Add(time.Second)}, time.Now())
+		_, err := p.Get(kit.Hasty(t.Context(), time.Second), time.Now())
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRefused) {
 			t.Error(err)
 		}
@@ -258,20 +259,6 @@ func TestDialThatFailsAtTheDeadlineOfAWaiterIsNotItsError(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
-}
-
-// hasty is a context with a deadline that seems far until it has passed. It stands for a
-// call that runs late, after an event of the same instant.
-type hasty struct {
-	context.Context
-	until time.Time
-}
-
-func (h hasty) Deadline() (time.Time, bool) {
-	if time.Now().Before(h.until) {
-		return h.until.Add(time.Hour), true
-	}
-	return h.until, true
 }
 
 func TestBackoffGrowsToItsBound(t *testing.T) {
