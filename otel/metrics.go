@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"go.opentelemetry.io/otel"
@@ -12,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -31,26 +30,10 @@ func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregiste
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
-	if len(caches) == 0 {
-		err = errors.New("strataotel: RegisterMetrics was given no cache")
-	}
-	var names []string
-	for i, c := range caches {
-		// All mistakes are told at once, and a nil pointer in an interface is one of them.
-		if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			err = errors.Join(err, fmt.Errorf("strataotel: cache %d of %d is nil", i+1, len(caches)))
-			continue
-		}
-		name := c.Stats().Name
-		if slices.Contains(names, name) {
-			err = errors.Join(err, fmt.Errorf("strataotel: two caches have the name %q, which is their attribute: give them names that differ", name))
-		}
-		names = append(names, name)
-	}
-	if err != nil {
+	if _, err = metrics.Check("strataotel", "RegisterMetrics", "attribute", caches); err != nil {
 		return nil, err
 	}
-	meter, all := provider.Meter(scope), families()
+	meter, all := provider.Meter(scope), observable()
 	instruments, err := newInstruments(meter, all)
 	if err != nil {
 		return nil, err
@@ -73,100 +56,103 @@ func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregiste
 	return handle.Unregister, nil
 }
 
+// observable returns the families of counters and gauges. Histograms are of package producer.
+func observable() []metrics.Family {
+	return slices.DeleteFunc(metrics.Families(), func(f metrics.Family) bool { return f.Kind == metrics.Buckets })
+}
+
 // newInstruments returns one instrument for each family, in the order of families.
-func newInstruments(meter metric.Meter, all []family) (instruments []metric.Observable, err error) {
-	for _, f := range all {
-		var i metric.Observable
-		var failed error
-		switch f.kind {
-		case counter:
-			i, failed = meter.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
-		case gauge:
-			i, failed = meter.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
-		case secondsCounter:
-			i, failed = meter.Float64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
-		case secondsGauge:
-			i, failed = meter.Float64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
-		}
+func newInstruments(meter metric.Meter, all []metrics.Family) (instruments []metric.Observable, err error) {
+	for i := range all {
+		f := &all[i]
+		instrument, failed := newInstrument(meter, f)
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("strataotel: %s: %w", f.name, failed))
+			err = errors.Join(err, fmt.Errorf("strataotel: %s: %w", f.Dotted(), failed))
 		}
-		instruments = append(instruments, i)
+		instruments = append(instruments, instrument)
 	}
 	return instruments, err
 }
 
+func newInstrument(meter metric.Meter, f *metrics.Family) (metric.Observable, error) {
+	unit, help := metric.WithUnit(f.Unit), metric.WithDescription(f.Help)
+	switch counts := f.Kind == metrics.Counter; {
+	case f.Seconds() && counts:
+		return meter.Float64ObservableCounter(f.Dotted(), unit, help)
+	case f.Seconds():
+		return meter.Float64ObservableGauge(f.Dotted(), unit, help)
+	case counts:
+		return meter.Int64ObservableCounter(f.Dotted(), unit, help)
+	}
+	return meter.Int64ObservableGauge(f.Dotted(), unit, help)
+}
+
 // observer tells the numbers of one cache.
 type observer struct {
-	source  Source
-	misses  histogram.Disjoint
-	rows    []observed
-	servers []observedServers
-	cache   []attribute.KeyValue // of all rows
+	read     *metrics.Cache
+	families []observed
+	cache    []attribute.KeyValue // of all rows
 }
 
-// observedServers is the instrument of a row for each server.
-type observedServers struct {
-	of         func(*strata.Stats) []string
-	instrument metric.Int64Observable
-}
-
-// observed is a row with its instrument and its attributes.
+// observed is a family with its instrument and the attributes of its rows.
 type observed struct {
-	row
+	metrics.Family
 	instrument metric.Observable
-	attributes metric.ObserveOption
+	attributes []metric.ObserveOption
 }
 
-// newObserver returns the observer of a cache. The name and the parts of a cache do not change.
-func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
-	o := &observer{source: source}
+// newObserver returns the observer of a cache. The name and the service of a cache do not change.
+func newObserver(source Source, instruments []metric.Observable, all []metrics.Family) *observer {
+	o := &observer{read: metrics.Of(source)}
 	s := source.Stats()
 	o.cache = append(o.cache, is(cacheName, s.Name))
 	if s.Parts.Service != "" {
 		o.cache = append(o.cache, is(cacheService, s.Parts.Service))
 	}
 	for i, f := range all {
-		if n, ok := instruments[i].(metric.Int64Observable); ok && f.servers != nil {
-			o.servers = append(o.servers, observedServers{f.servers, n})
+		of := observed{Family: f, instrument: instruments[i]}
+		for _, r := range f.Rows {
+			of.attributes = append(of.attributes, o.with(f.Labels, r.Labels))
 		}
-		for _, r := range f.rows {
-			// A row without a condition of its own has that of its family.
-			if r.has == nil {
-				r.has = f.has
-			}
-			attributes := slices.Clone(o.cache)
-			if r.describe != nil {
-				attributes = append(attributes, r.describe(&s)...)
-			}
-			attributes = append(attributes, r.attributes...)
-			// The set of attributes is made once, and not with each collection.
-			o.rows = append(o.rows, observed{r, instruments[i], metric.WithAttributeSet(attribute.NewSet(attributes...))})
-		}
+		o.families = append(o.families, of)
 	}
 	return o
 }
 
+// with returns the attributes of a row with these values of the labels.
+func (o *observer) with(labels, values []string) metric.ObserveOption {
+	all := slices.Clone(o.cache)
+	for i, value := range values {
+		all = append(all, is(attribute.Key("strata."+labels[i]), value))
+	}
+	return metric.WithAttributeSet(attribute.NewSet(all...))
+}
+
 // observe tells the numbers that the cache has now.
 func (o *observer) observe(to metric.Observer) {
-	// All rows come from one look, so that sums and parts fit.
-	r := &reading{Stats: o.source.Stats()}
-	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
-	for _, of := range o.servers {
-		for _, server := range of.of(&r.Stats) {
-			to.ObserveInt64(of.instrument, 1, metric.WithAttributes(o.cache...), metric.WithAttributes(is(serverName, server)))
-		}
-	}
-	for _, row := range o.rows {
-		if row.has != nil && !row.has(&r.Stats) {
+	r := o.read.Read()
+	for i := range o.families {
+		f := &o.families[i]
+		if f.Has != nil && !f.Has(r) {
 			continue
 		}
-		switch i := row.instrument.(type) {
-		case metric.Int64Observable:
-			to.ObserveInt64(i, row.value(r), row.attributes)
-		// Numbers of this kind are nanoseconds.
-		case metric.Float64Observable:
-			to.ObserveFloat64(i, float64(row.value(r))/1e9, row.attributes)
+		for k, row := range f.Rows {
+			if row.Has == nil || row.Has(r) {
+				f.tell(to, row.Number(r), f.attributes[k])
+			}
 		}
+		if f.Each != nil {
+			f.Each(r, func(v metrics.Value, values ...string) { f.tell(to, v.Number, o.with(f.Labels, values)) })
+		}
+	}
+}
+
+// tell tells one number.
+func (f *observed) tell(to metric.Observer, n int64, attributes metric.ObserveOption) {
+	switch i := f.instrument.(type) {
+	case metric.Int64Observable:
+		to.ObserveInt64(i, n, attributes)
+	case metric.Float64Observable:
+		to.ObserveFloat64(i, f.Float(n), attributes)
 	}
 }

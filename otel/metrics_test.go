@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,60 +18,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/otel/producer"
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// fixed is a Source with numbers that stand still.
-type fixed strata.Stats
-
-func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
-
-// numbered returns numbers of a cache with all parts, of which no two are equal, by their paths.
-func numbered(name string) (f fixed, numbers map[string]float64) {
-	s := strata.Stats{Name: name, Parts: strata.Parts{Version: "v1", Schema: "json 00", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "available"}}
-	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}, {Operation: "get", Result: "timeout"}}
-	s.Operations[0].Latency.Buckets[3] = 7001
-	s.Operations[1].Latency.Buckets[3] = 7002
-	s.Operations[2].Latency.Buckets[3] = 7003
-	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
-	numbers, next := map[string]float64{}, uint64(1000)
-	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
-	s.L2.Misses += s.L2.Foreign // which are misses, too
-	s.Remembered += s.Negative  // and so on
-	s.LeaseWaits += s.LeaseWins
-	numbers["Remembered"], numbers["LeaseWaits"] = float64(s.Remembered-s.Negative), float64(s.LeaseWaits-s.LeaseWins)
-	return fixed(s), numbers
-}
-
-// number gives each number below v a value of its own.
-func number(v reflect.Value, path string, numbers map[string]float64, next *uint64) {
-	switch v.Interface().(type) {
-	case strata.Histogram, strata.SizeHistogram:
-		*next++
-		v.FieldByName("Buckets").Index(5).SetUint(*next)
-		numbers[path] = float64(*next)
-		return
-	case time.Duration:
-		*next++
-		v.SetInt(int64(*next) * int64(time.Second))
-		numbers[path] = float64(*next)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			number(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), numbers, next)
-		}
-	case reflect.Uint64, reflect.Int64, reflect.Int:
-		*next++
-		v.Set(reflect.ValueOf(*next).Convert(v.Type()))
-		numbers[path] = float64(*next)
-	case reflect.Bool:
-		v.SetBool(true)
-	}
-}
+// fixed is a Source with constant numbers.
+type fixed = kit.Fixed
 
 // point is a number, or the count of a histogram, with its attributes.
 type point struct {
@@ -179,7 +132,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := numbered("users")
+	source, numbers := kit.Numbered("users")
 	all := metricsOf(t, source)
 	found := map[float64]bool{}
 	for _, m := range all {
@@ -220,11 +173,11 @@ func otherName(name string) (string, string) {
 }
 
 func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
-	code, err := os.ReadFile("../prometheus/families.go")
+	code, err := os.ReadFile("../internal/observe/metrics/families.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, _ := numbered("users")
+	source, _ := kit.Numbered("users")
 	all := metricsOf(t, source)
 	n := 0
 	for _, match := range regexp.MustCompile(`"(strata_[a-z0-9_]+)"`).FindAllStringSubmatch(string(code), -1) {
@@ -250,7 +203,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 }
 
 func TestAttributesOfMetricsAreNamesOfStrata(t *testing.T) {
-	source, _ := numbered("users")
+	source, _ := kit.Numbered("users")
 	source.Parts.Service = "shop"
 	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition server")
 	for name, m := range metricsOf(t, source) {
@@ -392,7 +345,7 @@ func TestCacheWithoutL2AndBusHasNoMetricsOfThem(t *testing.T) {
 }
 
 func TestTenGoroutinesCollectAndRegister(t *testing.T) {
-	source, _ := numbered("users")
+	source, _ := kit.Numbered("users")
 	reader := metric.NewManualReader(metric.WithProducer(producer.New(source)))
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	var all sync.WaitGroup

@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // PoolStats are the numbers of the connections of a client: redis.Stats and
@@ -36,28 +38,29 @@ func RegisterPool[S ~PoolStats](provider metric.MeterProvider, pool string, stat
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
-	meter, all := provider.Meter(scope), poolFamilies()
+	meter, all := provider.Meter(scope), metrics.PoolFamilies()
 	var instruments []metric.Observable
-	for _, f := range all {
-		i, failed := f.instrument(meter)
+	attributes := make([][]metric.ObserveOption, len(all))
+	for i, f := range all {
+		instrument, failed := newPoolInstrument(meter, &f)
 		if failed != nil {
-			return nil, fmt.Errorf("strataotel: %s: %w", f.name, failed)
+			return nil, fmt.Errorf("strataotel: %s: %w", f.Dotted, failed)
 		}
-		instruments = append(instruments, i)
-		for k, r := range f.rows {
-			attributes := []attribute.KeyValue{is("db.client.connection.pool.name", pool)}
-			if f.key != "" {
-				attributes = append(attributes, attribute.String("db.client.connection."+f.key, r.of))
+		instruments = append(instruments, instrument)
+		for _, r := range f.Rows {
+			of := []attribute.KeyValue{is("db.client.connection.pool.name", pool)}
+			if f.Label != "" {
+				of = append(of, attribute.String("db.client.connection."+f.Label, r.Of))
 			}
-			f.rows[k].attributes = metric.WithAttributeSet(attribute.NewSet(attributes...))
+			attributes[i] = append(attributes[i], metric.WithAttributeSet(attribute.NewSet(of...)))
 		}
 	}
 	handle, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		// One look for all rows, so that the open connections are the idle ones and those in use.
 		s := PoolStats(stats())
 		for i, f := range all {
-			for _, r := range f.rows {
-				to.ObserveInt64(instruments[i].(metric.Int64Observable), r.value(&s), r.attributes)
+			for k, r := range f.Rows {
+				to.ObserveInt64(instruments[i].(metric.Int64Observable), r.Number(&s), attributes[i][k])
 			}
 		}
 		return nil
@@ -68,64 +71,10 @@ func RegisterPool[S ~PoolStats](provider metric.MeterProvider, pool string, stat
 	return handle.Unregister, nil
 }
 
-// poolFamily is a metric of a pool with all its rows.
-type poolFamily struct {
-	name, unit, help string
-	count            bool   // else an up-down counter
-	key              string // of the attribute behind db.client.connection.
-	rows             []poolRow
-}
-
-// poolRow is a number, with the value of the attribute.
-type poolRow struct {
-	of         string
-	value      func(*PoolStats) int64
-	attributes metric.ObserveOption
-}
-
-func (f *poolFamily) instrument(meter metric.Meter) (metric.Observable, error) {
-	if f.count {
-		return meter.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
+// newPoolInstrument returns a counter, or for the present state of the pool an up-down counter.
+func newPoolInstrument(meter metric.Meter, f *metrics.PoolFamily) (metric.Observable, error) {
+	if f.Kind == metrics.Counter {
+		return meter.Int64ObservableCounter(f.Dotted, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 	}
-	return meter.Int64ObservableUpDownCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
-}
-
-func poolFamilies() []poolFamily {
-	row := func(of string, value func(*PoolStats) int64) poolRow { return poolRow{of: of, value: value} }
-	return []poolFamily{{
-		name: "db.client.connection.count", unit: "{connection}", key: "state", help: "Open connections of the pool: idle ones, and those in use.",
-		rows: []poolRow{
-			row("idle", func(s *PoolStats) int64 { return int64(s.Idle) }),
-			row("used", func(s *PoolStats) int64 { return int64(max(s.Open-s.Idle, 0)) }),
-		},
-	}, {
-		name: "db.client.connection.pending_requests", unit: "{request}", help: "Calls that wait for a connection.",
-		rows: []poolRow{row("", func(s *PoolStats) int64 { return int64(s.Waiting) })},
-	}, {
-		name: "db.client.connection.timeouts", unit: "{timeout}", count: true, help: "Calls that gave up waiting for a connection.",
-		rows: []poolRow{row("", func(s *PoolStats) int64 { return int64(s.Expired) })},
-	}, {
-		name: "db.client.connection.requests", unit: "{request}", count: true, key: "result",
-		help: "Requests for a connection: those that found an idle one (reused), and the others (waited).",
-		rows: []poolRow{
-			row("reused", func(s *PoolStats) int64 { return int64(s.Reused) }),
-			row("waited", func(s *PoolStats) int64 { return int64(s.Waited) }),
-		},
-	}, {
-		name: "db.client.connection.dials", unit: "{dial}", count: true, key: "result", help: "Attempts to open a connection by result.",
-		rows: []poolRow{
-			row("ok", func(s *PoolStats) int64 { return int64(s.Dials - min(s.DialErrors, s.Dials)) }),
-			row("error", func(s *PoolStats) int64 { return int64(s.DialErrors) }),
-		},
-	}, {
-		name: "db.client.connection.closed", unit: "{connection}", count: true, key: "reason",
-		help: "Connections that were closed because they were found dead (stale) or failed in a call (broken).",
-		rows: []poolRow{
-			row("stale", func(s *PoolStats) int64 { return int64(s.Stale) }),
-			row("broken", func(s *PoolStats) int64 { return int64(s.Broken) }),
-		},
-	}, {
-		name: "db.client.retried.calls", unit: "{call}", count: true, help: "Calls that were sent again on another connection.",
-		rows: []poolRow{row("", func(s *PoolStats) int64 { return int64(s.Retried) })},
-	}}
+	return meter.Int64ObservableUpDownCounter(f.Dotted, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 }

@@ -1,9 +1,6 @@
 package strataprom
 
 import (
-	"errors"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -11,7 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -33,25 +30,10 @@ type Collector struct {
 // and for a name in another collector of the registry. A cache made later gets a collector
 // of its own.
 func NewCollector(caches ...Source) *Collector {
-	c := &Collector{}
-	if len(caches) == 0 {
-		c.err = errors.New("strataprom: NewCollector was given no cache")
-	}
-	var names []string
-	for i, source := range caches {
-		// A collector cannot return an error. It is kept for Register, which asks for the
-		// descriptions.
-		if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			c.err = errors.Join(c.err, fmt.Errorf("strataprom: cache %d of %d is nil", i+1, len(caches)))
-			continue
-		}
-		e := newExporter(source)
-		if slices.Contains(names, e.name) {
-			c.err = errors.Join(c.err, fmt.Errorf("strataprom: two caches have the name %q, which is their label: give them names that differ", e.name))
-			continue
-		}
-		names = append(names, e.name)
-		c.caches = append(c.caches, e)
+	valid, err := metrics.Check("strataprom", "NewCollector", "label", caches)
+	c := &Collector{err: err}
+	for _, source := range valid {
+		c.caches = append(c.caches, newExporter(source))
 	}
 	// A registry sorts metrics, which is quicker if they are sorted.
 	slices.SortFunc(c.caches, func(a, b *exporter) int { return strings.Compare(a.name, b.name) })
@@ -80,15 +62,14 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 // exporter makes metrics of the numbers of one cache.
 type exporter struct {
-	source   Source
+	cache    *metrics.Cache
 	name     string
 	families []described
-	misses   histogram.Disjoint
 }
 
 // described is a family with its description for one cache, and the labels of its rows.
 type described struct {
-	*family
+	metrics.Family
 	desc   *prometheus.Desc
 	labels [][]*dto.LabelPair
 	plain  []*dto.LabelPair // of a family with no label but cache
@@ -96,17 +77,15 @@ type described struct {
 
 func newExporter(source Source) *exporter {
 	s := source.Stats()
-	e := &exporter{source: source, name: s.Name}
-	for _, f := range families() {
-		// As for caches: a registry sorts less if rows come in order.
-		slices.SortFunc(f.rows, func(a, b row) int { return slices.Compare(a.labels, b.labels) })
-		d := described{family: &f, desc: prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"cache": s.Name, "cache_service": s.Parts.Service})}
-		// The labels of all rows are made here, and not with each scrape.
-		if len(f.labels) == 0 {
+	e := &exporter{cache: metrics.Of(source), name: s.Name}
+	for _, f := range metrics.Families() {
+		slices.SortFunc(f.Rows, func(a, b metrics.Row) int { return slices.Compare(a.Labels, b.Labels) })
+		d := described{Family: f, desc: prometheus.NewDesc(f.Name, f.Help, f.Labels, prometheus.Labels{"cache": s.Name, "cache_service": s.Parts.Service})}
+		if len(f.Labels) == 0 {
 			d.plain = prometheus.MakeLabelPairs(d.desc, nil)
 		}
-		for _, r := range f.rows {
-			d.labels = append(d.labels, prometheus.MakeLabelPairs(d.desc, r.labels))
+		for _, r := range f.Rows {
+			d.labels = append(d.labels, prometheus.MakeLabelPairs(d.desc, r.Labels))
 		}
 		e.families = append(e.families, d)
 	}
@@ -116,26 +95,24 @@ func newExporter(source Source) *exporter {
 // collect sends all metrics of the cache. Rows and families that do not concern it are left
 // out: rows of L2 if the cache has none, and the like.
 func (e *exporter) collect(to chan<- prometheus.Metric) {
-	// All rows come from one look, so that sums and parts fit.
-	r := &reading{Stats: e.source.Stats()}
-	r.remoteMisses, r.remoteForeign = e.misses.Split(r.L2.Misses, r.L2.Foreign)
+	r := e.cache.Read()
 	for i := range e.families {
 		d := &e.families[i]
-		if d.has != nil && !d.has(r) {
+		if d.Has != nil && !d.Has(r) {
 			continue
 		}
-		for k, row := range d.rows {
-			if row.has == nil || row.has(r) {
-				to <- &metric{desc: d.desc, labels: d.labels[k], kind: d.kind, number: row.value(r)}
+		for k, row := range d.Rows {
+			if row.Has == nil || row.Has(r) {
+				to <- &metric{desc: d.desc, labels: d.labels[k], kind: d.Kind, number: d.Float(row.Number(r))}
 			}
 		}
-		if d.each != nil {
-			d.each(r, func(m metric, values ...string) {
-				m.desc, m.labels, m.kind = d.desc, d.plain, d.kind
+		if d.Each != nil {
+			d.Each(r, func(v metrics.Value, values ...string) {
+				m := &metric{desc: d.desc, labels: d.plain, kind: d.Kind, number: d.Float(v.Number), counts: histogramOf(v, classic[d.Name])}
 				if len(values) > 0 {
 					m.labels = prometheus.MakeLabelPairs(d.desc, values)
 				}
-				to <- &m
+				to <- m
 			})
 		}
 	}

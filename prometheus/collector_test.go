@@ -16,59 +16,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )
 
 // fixed is a Source with constant numbers.
-type fixed strata.Stats
-
-func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
-
-// numbered returns numbers of a cache with all parts, of which no two are equal.
-func numbered(name string) (f fixed, numbers map[string]float64) {
-	s := strata.Stats{Name: name, Parts: strata.Parts{Version: "v1", Schema: "json 00", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "available"}}
-	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}, {Operation: "get", Result: "timeout"}}
-	s.Operations[0].Latency.Buckets[3] = 7001
-	s.Operations[1].Latency.Buckets[3] = 7002
-	s.Operations[2].Latency.Buckets[3] = 7003
-	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
-	numbers, next := map[string]float64{}, uint64(1000)
-	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
-	s.L2.Misses += s.L2.Foreign // which are misses, too
-	s.Remembered += s.Negative  // and so on
-	s.LeaseWaits += s.LeaseWins
-	numbers["Remembered"], numbers["LeaseWaits"] = float64(s.Remembered-s.Negative), float64(s.LeaseWaits-s.LeaseWins)
-	return fixed(s), numbers
-}
-
-// number gives each number below v a value of its own.
-func number(v reflect.Value, path string, numbers map[string]float64, next *uint64) {
-	switch v.Interface().(type) {
-	case strata.Histogram, strata.SizeHistogram:
-		*next++
-		v.FieldByName("Buckets").Index(5).SetUint(*next)
-		numbers[path] = float64(*next)
-		return
-	case time.Duration:
-		*next++
-		v.SetInt(int64(*next) * int64(time.Second))
-		numbers[path] = float64(*next)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			number(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), numbers, next)
-		}
-	case reflect.Uint64, reflect.Int64, reflect.Int:
-		*next++
-		v.Set(reflect.ValueOf(*next).Convert(v.Type()))
-		numbers[path] = float64(*next)
-	case reflect.Bool:
-		v.SetBool(true)
-	}
-}
+type fixed = kit.Fixed
 
 // registry returns one that checks more than others, with a collector of caches.
 func registry(t testing.TB, caches ...strataprom.Source) *prometheus.Registry {
@@ -139,7 +93,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := numbered("users")
+	source, numbers := kit.Numbered("users")
 	found := map[float64]bool{}
 	all := gather(t, registry(t, source))
 	for _, f := range all {
@@ -172,7 +126,7 @@ func TestEverySwitchOfStatsHasAMetric(t *testing.T) {
 		}
 		return on
 	}
-	source, _ := numbered("users")
+	source, _ := kit.Numbered("users")
 	v, all := reflect.ValueOf(&source).Elem(), gauges(source)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.Bool {
@@ -215,7 +169,7 @@ func TestTwoCachesOfOneNameAreAnErrorOfRegister(t *testing.T) {
 }
 
 func TestLintFindsNothing(t *testing.T) {
-	source, _ := numbered("users")
+	source, _ := kit.Numbered("users")
 	problems, err := testutil.GatherAndLint(registry(t, source))
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +181,7 @@ func TestLintFindsNothing(t *testing.T) {
 
 func TestSeriesOfACacheAreBounded(t *testing.T) {
 	lone := fixed{Name: "lone"}
-	full, _ := numbered("full")
+	full, _ := kit.Numbered("full")
 	full.Operations = nil
 	usual := full
 	usual.Compressed, usual.StoredRaw = 0, 0 // its Codec does not compress

@@ -2,21 +2,11 @@ package strataprom
 
 import (
 	"math"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/strata-cache/strata"
-)
-
-// kind is the type of a family.
-type kind uint8
-
-const (
-	counter kind = iota
-	gauge
-	buckets
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // metric is a [prometheus.Metric] with a constant value. It exists because a metric of
@@ -25,7 +15,7 @@ const (
 type metric struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
-	kind   kind
+	kind   metrics.Kind
 	number float64        // of a counter or gauge
 	counts *dto.Histogram // of a histogram
 }
@@ -37,11 +27,11 @@ func (m *metric) Desc() *prometheus.Desc { return m.desc }
 func (m *metric) Write(out *dto.Metric) error {
 	out.Label = m.labels
 	switch m.kind {
-	case counter:
+	case metrics.Counter:
 		out.Counter = &dto.Counter{Value: &m.number}
-	case gauge:
+	case metrics.Gauge:
 		out.Gauge = &dto.Gauge{Value: &m.number}
-	case buckets:
+	case metrics.Buckets:
 		out.Histogram = m.counts
 	}
 	return nil
@@ -64,25 +54,28 @@ func newBounds(lowest, highest int) bounds {
 	return b
 }
 
-// The bounds of classic buckets, read-only. Each histogram has 18 series: these 15, +Inf, sum
-// and count.
-var (
-	loadBounds   = newBounds(-10, 4) // 1 ms to 16 s
-	remoteBounds = newBounds(-14, 0) // 61 µs to 1 s
-	echoBounds   = newBounds(-13, 1) // 122 µs to 2 s
-	ageBounds    = newBounds(0, 14)  // 1 s to 4.6 h
-	sizeBounds   = newBounds(6, 20)  // 64 B to 1 MiB
-)
+// classic are the bounds of the classic buckets of each histogram. It has 18 series: these 15,
+// +Inf, sum and count.
+var classic = map[string]bounds{ // read-only
+	"strata_load_duration_seconds":   newBounds(-10, 4), // 1 ms to 16 s
+	"strata_remote_duration_seconds": newBounds(-14, 0), // 61 µs to 1 s
+	"strata_bus_echo_seconds":        newBounds(-13, 1), // 122 µs to 2 s
+	"strata_eviction_age_seconds":    newBounds(0, 14),  // 1 s to 4.6 h
+	"strata_remote_value_bytes":      newBounds(6, 20),  // 64 B to 1 MiB
+}
 
 // durationUnit is the exponent of the lowest bucket of a [strata.Histogram], in seconds.
 const durationUnit = -20
 
-func ofDurations(h *strata.Histogram, b bounds) metric {
-	return metric{counts: doubling(h.Buckets[:], durationUnit, h.Sum.Seconds(), b)}
-}
-
-func ofSizes(h *strata.SizeHistogram, b bounds) metric {
-	return metric{counts: doubling(h.Buckets[:], 0, float64(h.Sum), b)}
+// histogramOf returns the histogram in v, or nil if v is a number.
+func histogramOf(v metrics.Value, b bounds) *dto.Histogram {
+	switch {
+	case v.Durations != nil:
+		return doubling(v.Durations.Buckets[:], durationUnit, v.Durations.Sum.Seconds(), b)
+	case v.Sizes != nil:
+		return doubling(v.Sizes.Buckets[:], 0, float64(v.Sizes.Sum), b)
+	}
+	return nil
 }
 
 // doubling returns a histogram. Its bucket i ends at 2^(lowest+i), and includes this bound. It
@@ -127,13 +120,4 @@ func spans(buckets []uint64, lowest int) (spans []*dto.BucketSpan, deltas []int6
 		at, before = at+1, int64(n)
 	}
 	return spans, deltas
-}
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
-
-func oneIf(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // native returns the counts of a native histogram by the exponents of their upper bounds.
@@ -65,14 +66,17 @@ func TestHistogramsLoseNoBucket(t *testing.T) {
 			s.Buckets[r.IntN(len(s.Buckets))] = r.Uint64N(1 << 40)
 		}
 		d.Sum, s.Sum = 1500*time.Millisecond, 77
-		for _, b := range []bounds{loadBounds, remoteBounds, echoBounds, ageBounds} {
-			h := ofDurations(&d, b).counts
+		for _, f := range metrics.Families() {
+			if f.Kind != metrics.Buckets {
+				continue
+			}
+			h := histogramOf(metrics.Value{Durations: &d}, classic[f.Name])
 			checkCounts(t, h, d.Buckets[:], durationUnit)
 			if h.GetSampleSum() != 1.5 || len(h.Bucket) != 15 {
-				t.Errorf("sum %v, %d bounds", h.GetSampleSum(), len(h.Bucket))
+				t.Errorf("%s: sum %v, %d bounds", f.Name, h.GetSampleSum(), len(h.Bucket))
 			}
 		}
-		h := ofSizes(&s, sizeBounds).counts
+		h := histogramOf(metrics.Value{Sizes: &s}, classic["strata_remote_value_bytes"])
 		checkCounts(t, h, s.Buckets[:], 0)
 		if h.GetSampleSum() != 77 {
 			t.Errorf("sum %v", h.GetSampleSum())

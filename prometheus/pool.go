@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // PoolStats are the numbers of the connections of a client: redis.Stats and
@@ -19,7 +21,7 @@ type PoolStats = struct {
 // PoolCollector is a [prometheus.Collector] of the connections of one client.
 type PoolCollector struct {
 	read  func() PoolStats
-	descs []*prometheus.Desc // of poolFamilies
+	descs []*prometheus.Desc // of metrics.PoolFamilies
 	err   error              // that Register returns
 }
 
@@ -40,8 +42,12 @@ func NewPoolCollector[S ~PoolStats](pool string, stats func() S) *PoolCollector 
 	}
 	// Both clients have their own type of numbers with the same fields.
 	c.read = func() PoolStats { return PoolStats(stats()) }
-	for _, f := range poolFamilies() {
-		c.descs = append(c.descs, prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"pool": pool}))
+	for _, f := range metrics.PoolFamilies() {
+		var labels []string
+		if f.Label != "" {
+			labels = []string{f.Label}
+		}
+		c.descs = append(c.descs, prometheus.NewDesc(f.Name, f.Help, labels, prometheus.Labels{"pool": pool}))
 	}
 	return c
 }
@@ -60,68 +66,13 @@ func (c *PoolCollector) Describe(to chan<- *prometheus.Desc) {
 // Collect sends the numbers that the client has now.
 func (c *PoolCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.read()
-	for i, f := range poolFamilies() {
-		for _, r := range f.rows {
-			to <- &metric{desc: c.descs[i], labels: prometheus.MakeLabelPairs(c.descs[i], r.labels), kind: f.kind, number: r.value(&s)}
+	for i, f := range metrics.PoolFamilies() {
+		for _, r := range f.Rows {
+			var labels []string
+			if f.Label != "" {
+				labels = []string{r.Of}
+			}
+			to <- &metric{desc: c.descs[i], labels: prometheus.MakeLabelPairs(c.descs[i], labels), kind: f.Kind, number: float64(r.Number(&s))}
 		}
 	}
-}
-
-// poolFamily is a metric of a pool with all its rows.
-type poolFamily struct {
-	name, help string
-	kind       kind
-	labels     []string
-	rows       []poolRow
-}
-
-// poolRow is a number with the values of the labels.
-type poolRow struct {
-	labels []string
-	value  func(*PoolStats) float64
-}
-
-func poolFamilies() []poolFamily {
-	row := func(value func(*PoolStats) float64, labels ...string) poolRow { return poolRow{labels, value} }
-	return []poolFamily{{
-		name: "db_client_connections", kind: gauge, labels: []string{"state"},
-		help: "Open connections of the pool: idle ones, and those in use.",
-		rows: []poolRow{
-			row(func(s *PoolStats) float64 { return float64(s.Idle) }, "idle"),
-			row(func(s *PoolStats) float64 { return float64(max(s.Open-s.Idle, 0)) }, "used"),
-		},
-	}, {
-		name: "db_client_connection_pending_requests", kind: gauge,
-		help: "Calls that wait for a connection.",
-		rows: []poolRow{row(func(s *PoolStats) float64 { return float64(s.Waiting) })},
-	}, {
-		name: "db_client_connection_timeouts_total",
-		help: "Calls that gave up waiting for a connection.",
-		rows: []poolRow{row(func(s *PoolStats) float64 { return float64(s.Expired) })},
-	}, {
-		name: "db_client_connection_requests_total", labels: []string{"result"},
-		help: "Requests for a connection: those that found an idle one (reused), and the others (waited).",
-		rows: []poolRow{
-			row(func(s *PoolStats) float64 { return float64(s.Reused) }, "reused"),
-			row(func(s *PoolStats) float64 { return float64(s.Waited) }, "waited"),
-		},
-	}, {
-		name: "db_client_connection_dials_total", labels: []string{"result"},
-		help: "Attempts to open a connection by result.",
-		rows: []poolRow{
-			row(func(s *PoolStats) float64 { return float64(s.Dials - min(s.DialErrors, s.Dials)) }, "ok"),
-			row(func(s *PoolStats) float64 { return float64(s.DialErrors) }, "error"),
-		},
-	}, {
-		name: "db_client_connection_closed_total", labels: []string{"reason"},
-		help: "Connections that were closed because they were found dead (stale) or failed in a call (broken).",
-		rows: []poolRow{
-			row(func(s *PoolStats) float64 { return float64(s.Stale) }, "stale"),
-			row(func(s *PoolStats) float64 { return float64(s.Broken) }, "broken"),
-		},
-	}, {
-		name: "db_client_retried_calls_total",
-		help: "Calls that were sent again on another connection.",
-		rows: []poolRow{row(func(s *PoolStats) float64 { return float64(s.Retried) })},
-	}}
 }

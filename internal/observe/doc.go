@@ -17,6 +17,8 @@
 //   - panel: the needs of package admin beside its public methods, without the types of
 //     keys and values
 //   - program: tells which program this is, and of which version the module strata in it
+//   - metrics: the metrics of caches and clients, for packages prometheus and otel; it
+//     alone knows package strata
 //   - page: the common part of all pages: the requests that they answer, streams of
 //     events, bounds of requests, the style sheet, charts
 package observe

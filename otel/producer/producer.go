@@ -17,10 +17,7 @@ package producer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"time"
 
@@ -29,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/observe/metrics"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -38,7 +36,7 @@ type Source interface {
 
 // Producer is a Producer of the SDK for the histograms of some caches.
 type Producer struct {
-	caches []Source
+	caches []*metrics.Cache
 	begun  time.Time
 	err    error
 }
@@ -46,23 +44,10 @@ type Producer struct {
 // New returns a Producer for caches. Duplicate names, a nil cache or no cache make every
 // collection return an error, beside the histograms of the valid caches.
 func New(caches ...Source) *Producer {
-	p := &Producer{begun: time.Now()}
-	if len(caches) == 0 {
-		p.err = errors.New("strataotel: the producer was given no cache")
-	}
-	var names []string
-	for i, c := range caches {
-		if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			p.err = errors.Join(p.err, fmt.Errorf("strataotel: cache %d of %d is nil", i+1, len(caches)))
-			continue
-		}
-		name := c.Stats().Name
-		if slices.Contains(names, name) {
-			p.err = errors.Join(p.err, fmt.Errorf("strataotel: two caches have the name %q, which is their attribute: give them names that differ", name))
-			continue
-		}
-		names = append(names, name)
-		p.caches = append(p.caches, c)
+	valid, err := metrics.Check("strataotel", "the producer", "attribute", caches)
+	p := &Producer{begun: time.Now(), err: err}
+	for _, c := range valid {
+		p.caches = append(p.caches, metrics.Of(c))
 	}
 	return p
 }
@@ -70,42 +55,33 @@ func New(caches ...Source) *Producer {
 // Produce returns the histograms as they are now.
 func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	now := time.Now()
-	loads := points{name: "strata.load.duration", unit: "s", help: "Duration of loads."}
-	remote := points{name: "strata.remote.duration", unit: "s", help: "Duration of operations on L2 by operation and result: ok, timeout, error, or cancelled because the caller left."}
-	value := points{name: "strata.remote.value", unit: "By", help: "Size of encoded values that were read from L2 or written to it."}
-	echo := points{name: "strata.bus.echo", unit: "s", help: "Time until a heartbeat of this instance comes back over the bus: as late are the messages of others."}
-	age := points{name: "strata.eviction.age", unit: "s", help: "Age of values that left L1 to make room, of one in 64. Ages far below the TTL say that L1 is too small."}
+	var readings []*metrics.Reading
 	for _, c := range p.caches {
-		s := c.Stats()
-		of := func(to *points, point metricdata.ExponentialHistogramDataPoint[float64], attributes ...attribute.KeyValue) {
-			attributes = append(attributes, attribute.String("strata.cache.name", s.Name))
-			if s.Parts.Service != "" {
-				attributes = append(attributes, attribute.String("strata.cache.service", s.Parts.Service))
-			}
-			point.Attributes = attribute.NewSet(attributes...)
-			point.StartTime, point.Time = p.begun, now
-			to.all = append(to.all, point)
-		}
-		of(&loads, durations(&s.Loads.Latency))
-		of(&age, durations(&s.EvictionAge))
-		if s.Parts.Bus != "" {
-			of(&echo, durations(&s.BusEcho))
-		}
-		if s.Parts.L2 == "" {
-			continue
-		}
-		of(&value, sizes(&s.ReadBytes), attribute.String("strata.direction", "read"))
-		of(&value, sizes(&s.WrittenBytes), attribute.String("strata.direction", "written"))
-		for i := range s.Operations {
-			o := &s.Operations[i]
-			of(&remote, durations(&o.Latency), attribute.String("strata.op", o.Operation), attribute.String("strata.result", o.Result))
-		}
+		readings = append(readings, c.Read())
 	}
 	// The name is that of package strataotel: its metrics and these are of one library.
 	scope := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: "github.com/strata-cache/strata/otel"}}
-	for _, ps := range []points{loads, remote, value, echo, age} {
-		if len(ps.all) > 0 {
-			scope.Metrics = append(scope.Metrics, ps.metric())
+	for _, f := range metrics.Families() {
+		if f.Kind != metrics.Buckets {
+			continue
+		}
+		var points []metricdata.ExponentialHistogramDataPoint[float64]
+		for _, r := range readings {
+			if f.Has != nil && !f.Has(r) {
+				continue
+			}
+			f.Each(r, func(v metrics.Value, labels ...string) {
+				point := pointOf(v)
+				point.Attributes = attributesOf(r, f.Labels, labels)
+				point.StartTime, point.Time = p.begun, now
+				points = append(points, point)
+			})
+		}
+		if len(points) > 0 {
+			scope.Metrics = append(scope.Metrics, metricdata.Metrics{
+				Name: f.Dotted(), Unit: f.Unit, Description: f.Help,
+				Data: metricdata.ExponentialHistogram[float64]{DataPoints: points, Temporality: metricdata.CumulativeTemporality},
+			})
 		}
 	}
 	if len(scope.Metrics) == 0 {
@@ -114,28 +90,26 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{scope}, p.err
 }
 
-// points are the histograms of one metric.
-type points struct {
-	name, unit, help string
-	all              []metricdata.ExponentialHistogramDataPoint[float64]
-}
-
-func (p *points) metric() metricdata.Metrics {
-	return metricdata.Metrics{
-		Name: p.name, Unit: p.unit, Description: p.help,
-		Data: metricdata.ExponentialHistogram[float64]{DataPoints: p.all, Temporality: metricdata.CumulativeTemporality},
+// attributesOf returns the attributes of the cache of a reading, and of labels.
+func attributesOf(r *metrics.Reading, labels, values []string) attribute.Set {
+	all := []attribute.KeyValue{attribute.String("strata.cache.name", r.Name)}
+	if r.Parts.Service != "" {
+		all = append(all, attribute.String("strata.cache.service", r.Parts.Service))
 	}
+	for i, value := range values {
+		all = append(all, attribute.String("strata."+labels[i], value))
+	}
+	return attribute.NewSet(all...)
 }
 
 // durationUnit is the exponent of the lowest bucket of a [strata.Histogram], in seconds.
 const durationUnit = -20
 
-func durations(h *strata.Histogram) metricdata.ExponentialHistogramDataPoint[float64] {
-	return doubling(h.Buckets[:], durationUnit, h.Sum.Seconds())
-}
-
-func sizes(h *strata.SizeHistogram) metricdata.ExponentialHistogramDataPoint[float64] {
-	return doubling(h.Buckets[:], 0, float64(h.Sum))
+func pointOf(v metrics.Value) metricdata.ExponentialHistogramDataPoint[float64] {
+	if h := v.Sizes; h != nil {
+		return doubling(h.Buckets[:], 0, float64(h.Sum))
+	}
+	return doubling(v.Durations.Buckets[:], durationUnit, v.Durations.Sum.Seconds())
 }
 
 // doubling returns a histogram. Its bucket i ends at 2^(lowest+i), and includes this bound. The

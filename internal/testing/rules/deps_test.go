@@ -32,6 +32,8 @@ var wings = map[string]room{ // read-only
 	"internal/snapshot":  {[]string{"internal/cache", "internal/observe", "internal/wire/endpoint"}, "a snapshot has entries of a cache, and their times"},
 	"internal/testing":   {[]string{"."}, "tests may look at everything"},
 
+	"internal/observe/metrics": {[]string{"strata", "internal/observe"}, "the metrics of caches are made of their Stats"},
+
 	".":              {[]string{"memory", "internal/cache", "internal/observe", "internal/snapshot"}, "the cache knows no client: a program without L2 links none"},
 	"memory":         {[]string{"internal/cache", "internal/observe"}, "the engine of L1 alone"},
 	"remote":         {nil, "what clients and caches agree on"},
