@@ -20,47 +20,27 @@ import (
 
 var cancellations = flag.Int("cancellations", 1000, "how many calls are cancelled, at least")
 
-// worth is the value of a key: it names it. Some are large.
-func worth(key string) string {
-	n := 0
-	for _, c := range key {
-		n += int(c)
-	}
-	if n%40 == 0 {
-		n *= 20
-	}
-	return strings.Repeat(key, 1+n%500)
-}
-
-// is reports a value of another key.
-func is(key, got string, err error) error {
-	if err == nil && got != worth(key) {
-		return fmt.Errorf("%s got %.40q", key, got)
-	}
-	return err
-}
-
 // ways return the value of a key in different ways.
 var ways = []func(ctx context.Context, c *memcached.Client, key string) error{ // read-only
 	func(ctx context.Context, c *memcached.Client, key string) error {
 		v, err := get(ctx, c, key)
-		return is(key, v, err)
+		return kit.HasWorth(key, v, err)
 	},
 	func(ctx context.Context, c *memcached.Client, key string) error {
 		item, err := c.Get(ctx, key)
-		return is(key, string(item.Value), err)
+		return kit.HasWorth(key, string(item.Value), err)
 	},
 	func(ctx context.Context, c *memcached.Client, key string) error {
 		var b strings.Builder
 		_, err := c.GetTo(ctx, key, &b)
-		return is(key, b.String(), err)
+		return kit.HasWorth(key, b.String(), err)
 	},
 	func(ctx context.Context, c *memcached.Client, key string) error {
 		keys := []string{key + "a", key + "b", key + "c"}
 		items, err := c.GetMany(ctx, keys)
 		for _, k := range keys {
 			if it, ok := items[k]; ok {
-				if err := is(k, string(it.Value), nil); err != nil {
+				if err := kit.HasWorth(k, string(it.Value), nil); err != nil {
 					return err
 				}
 			} else if err == nil {
@@ -71,49 +51,18 @@ var ways = []func(ctx context.Context, c *memcached.Client, key string) error{ /
 	},
 }
 
-// haltingly answers after some time, and sometimes stops in the middle.
-func haltingly(ss *fakememcached.Session, rng *rand.Rand, slow time.Duration, answer func()) {
-	nap := func() { time.Sleep(time.Duration(rng.Int64N(int64(slow)))) } // in the bubble
-	nap()
-	before := len(ss.Out)
-	answer()
-	if n := len(ss.Out) - before; rng.IntN(3) == 0 && n > 1 {
-		cut := before + 1 + rng.IntN(n-1)
-		rest := string(ss.Out[cut:])
-		ss.Out = ss.Out[:cut]
-		ss.Flush()
-		nap()
-		ss.Out = append(ss.Out, rest...)
-	}
-}
-
 // valued answers a read with the worth of its keys.
 func valued(ss *fakememcached.Session, c *meta.Command) {
 	if c.Name == "mg" {
 		opaque, _ := c.Flags.Get('O')
-		v := worth(string(c.Key))
+		v := kit.Worth(string(c.Key))
 		ss.Out = fmt.Appendf(ss.Out, "VA %d f0 O%s c7\r\n%s\r\n", len(v), opaque, v)
 		return
 	}
 	for _, key := range c.Args {
-		ss.Out = meta.AppendItem(ss.Out, string(key), 0, 7, []byte(worth(string(key))))
+		ss.Out = meta.AppendItem(ss.Out, string(key), 0, 7, []byte(kit.Worth(string(key))))
 	}
 	ss.Line("END")
-}
-
-// hurry makes a call with a context that ends at some time.
-func hurry(ctx context.Context, rng *rand.Rand, usual time.Duration, f func(context.Context) error) error {
-	left := time.Duration(rng.Int64N(int64(usual))) + 1
-	cancel := context.CancelFunc(func() {})
-	switch rng.IntN(3) {
-	case 0:
-		ctx, cancel = context.WithTimeout(ctx, left)
-	case 1:
-		ctx, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(left, cancel).Stop()
-	}
-	defer cancel()
-	return f(ctx)
 }
 
 // cancelled makes calls by several callers, many of them with little time, and
@@ -130,7 +79,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 		s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
 			known := c.Name == "mg" && c.Flags.Has('v') || strings.HasPrefix(c.Name, "get") && !strings.Contains(string(c.Args[0]), "/")
 			if known {
-				haltingly(ss, rand.New(rand.NewPCG(seed, uint64(len(ss.Out)))), slow, func() { valued(ss, c) })
+				kit.Haltingly(&ss.Out, ss.Flush, rand.New(rand.NewPCG(seed, uint64(len(ss.Out)))), slow, func() { valued(ss, c) })
 			}
 			return known
 		}
@@ -143,7 +92,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(g+1)))
 			wg.Go(func() {
 				for i := range 500 / callers {
-					err := hurry(t.Context(), rng, slow*time.Duration(callers), func(ctx context.Context) error {
+					err := kit.Hurry(t.Context(), rng, slow*time.Duration(callers), func(ctx context.Context) error {
 						return ways[rng.IntN(len(ways))](ctx, c, fmt.Sprintf("<%d:%d>", g, i))
 					})
 					mu.Lock()
@@ -158,7 +107,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 			})
 		}
 		wg.Wait()
-		if v, err := get(t.Context(), c, "last"); v != worth("last") || err != nil {
+		if v, err := get(t.Context(), c, "last"); v != kit.Worth("last") || err != nil {
 			t.Errorf("seed %d: the last call: %.40q, %v", seed, v, err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -177,7 +178,7 @@ func TestShortDeadlinesEjectOnlyAServerThatAnswersNone(t *testing.T) {
 		for range 20 {
 			q.members[1].pause()
 			for range 9 {
-				_, _ = get(within(t, 100*time.Millisecond), c, key)
+				_, _ = get(kit.Within(t, 100*time.Millisecond), c, key)
 			}
 			q.members[1].resume()
 			if _, err := get(t.Context(), c, key); err != nil {
@@ -189,7 +190,7 @@ func TestShortDeadlinesEjectOnlyAServerThatAnswersNone(t *testing.T) {
 		}
 		q.members[1].pause()
 		for range 13 {
-			_, _ = get(within(t, 100*time.Millisecond), c, key)
+			_, _ = get(kit.Within(t, 100*time.Millisecond), c, key)
 		}
 		if len(c.Ejected()) != 1 {
 			t.Error("not ejected")

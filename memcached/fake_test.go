@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
@@ -42,14 +41,6 @@ func everywhere(t *testing.T, f func(t *testing.T, s *fakememcached.Server, c *m
 			fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = g }, f)
 		})
 	}
-}
-
-// within is a context with a deadline.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func mustSet(t *testing.T, c *memcached.Client, key, value string) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
@@ -71,7 +72,7 @@ func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcac
 		fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 			mustSet(t, c, "k", "own")
 			on = true
-			v, err := call(within(t, time.Second), c)
+			v, err := call(kit.Within(t, time.Second), c)
 			var refused *memcached.ServerError
 			var ce *memcached.ConnError
 			if !errors.As(err, &ce) && !errors.As(err, &refused) || v != "" && v != "own" {
@@ -227,7 +228,7 @@ func TestServerThatHangsHoldsNoCallLongerThanItsTime(t *testing.T) {
 			}
 			fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 				start := time.Now()
-				_, err := call(within(t, 300*time.Millisecond), c)
+				_, err := call(kit.Within(t, 300*time.Millisecond), c)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 300*time.Millisecond {
 					t.Errorf("%s, after %d bytes: %v after %v", name, stall, err, time.Since(start))
 				}

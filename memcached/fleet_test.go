@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -320,7 +321,7 @@ func TestMissOfADeadServerIsNotForACallThatRanOut(t *testing.T) {
 		key := q.keys(1, 1)[0]
 		mustSet(t, c, key, "v")
 		q.members[1].pause()
-		if _, err := get(within(t, time.Millisecond), c, key); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := get(kit.Within(t, time.Millisecond), c, key); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 	})

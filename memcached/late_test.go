@@ -58,7 +58,7 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 						o.Timeout, o.DialTimeout = time.Second, time.Second
 						change(s, o)
 					}, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
-						ctx := within(t, time.Second)
+						ctx := kit.Within(t, time.Second)
 						if event != "no reply" {
 							ctx = kit.Hasty(t.Context(), time.Second)
 						}

@@ -299,7 +299,7 @@ func TestCloseEndsServersThatLeave(t *testing.T) {
 		q.members[1].pause()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := get(within(t, time.Hour), c, key); !errors.Is(err, memcached.ErrClosed) {
+			if _, err := get(kit.Within(t, time.Hour), c, key); !errors.Is(err, memcached.ErrClosed) {
 				t.Error(err)
 			}
 		})

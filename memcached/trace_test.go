@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,48 +15,20 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// traces are the commands that a Trace heard of, one in a line.
-type traces struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (r *traces) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
-	line := c.Name
-	if c.Batch > 0 {
-		line += fmt.Sprintf(", %d together", c.Batch)
-	}
-	if c.System != "memcached" || c.Network != "tcp" || c.Addr != "localhost:11211" {
-		line += fmt.Sprint(" of ", c)
-	}
-	return func(e remote.CommandEnd) {
-		if e.Status != "" {
-			line += ", " + e.Status
+// traces returns commands of the only server.
+func traces() *kit.Traces {
+	return &kit.Traces{Text: func(c remote.Command) string {
+		if c.System != "memcached" || c.Network != "tcp" || c.Addr != "localhost:11211" {
+			return fmt.Sprint(c.Name, " of ", c)
 		}
-		if e.Err != nil {
-			line += ", error"
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.lines = append(r.lines, line)
-	}
-}
-
-// expect compares all lines, and forgets them.
-func (r *traces) expect(t *testing.T, want ...string) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.Equal(r.lines, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(r.lines, "\n"), strings.Join(want, "\n"))
-	}
-	r.lines = nil
+		return c.Name
+	}}
 }
 
 func TestTraceIsToldOfEachCommand(t *testing.T) {
 	for _, protocol := range []memcached.Protocol{memcached.Auto, memcached.Classic} {
-		r := &traces{}
-		fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Trace, o.Protocol = r.trace, protocol },
+		r := traces()
+		fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Trace, o.Protocol = r.Trace, protocol },
 			func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 				ctx := t.Context()
 				mustSet(t, c, "key", "value")
@@ -76,30 +46,30 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 				_ = c.Ping(ctx)
 				_, _ = c.Stats(ctx, "items")
 				if protocol == memcached.Classic {
-					r.expect(t, "set", "gets", "gets", "add", "delete", "gets", "PIPELINE set, 2 together", "set", "PIPELINE delete, 2 together", "get", "set", "get", "stats")
+					r.Expect(t, "set", "gets", "gets", "add", "delete", "gets", "PIPELINE set, 2 together", "set", "PIPELINE delete, 2 together", "get", "set", "get", "stats")
 				} else {
-					r.expect(t, "ms", "mg", "mg", "ms", "md", "gets", "PIPELINE ms, 2 together", "ms", "PIPELINE md, 2 together", "mg", "ms", "mn", "stats")
+					r.Expect(t, "ms", "mg", "mg", "ms", "md", "gets", "PIPELINE ms, 2 together", "ms", "PIPELINE md, 2 together", "mg", "ms", "mn", "stats")
 				}
 			})
 	}
 }
 
 func TestTraceIsToldHowCommandsEnd(t *testing.T) {
-	r := &traces{}
+	r := traces()
 	fake(t, func(s *fakememcached.Server, o *memcached.Options) {
-		o.Trace = r.trace
+		o.Trace = r.Trace
 		o.MaxValue = 2 << 20
 	}, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		if err := c.Set(t.Context(), memcached.Item{Key: "large", Value: make([]byte, 3<<19)}); err == nil {
 			t.Error("the server has stored too much")
 		}
-		r.expect(t, "ms, SERVER_ERROR, error")
+		r.Expect(t, "ms, SERVER_ERROR, error")
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
 		if _, err := c.Get(ctx, "key"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		r.expect(t, "mg, error")
+		r.Expect(t, "mg, error")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -262,7 +263,7 @@ func TestBodyIsBoundedByProgressAndByContext(t *testing.T) {
 		}
 		// The context bounds the call even so.
 		start = time.Now()
-		err := c.Do(within(t, 3*time.Second), "SET", "k", redis.Body{Reader: slow, Size: 640 << 10}).Ok()
+		err := c.Do(kit.Within(t, 3*time.Second), "SET", "k", redis.Body{Reader: slow, Size: 640 << 10}).Ok()
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 4*time.Second || !redis.SafeToRetry(err) {
 			t.Errorf("%v after %v", err, took)
 		}

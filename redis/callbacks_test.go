@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -42,7 +43,7 @@ func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = c.Ping(within(t, 10*time.Second))
+				err = c.Ping(kit.Within(t, 10*time.Second))
 				if !errors.As(err, new(*redis.ConnError)) || !redis.SafeToRetry(err) || strings.Contains(err.Error(), "hidden") {
 					t.Errorf("%s: %v", name, err)
 				}

@@ -21,37 +21,17 @@ import (
 
 var cancellations = flag.Int("cancellations", 3000, "how many calls are cancelled, at least")
 
-// worth is the value of a key: it names it.
-func worth(key string) string {
-	n := 0
-	for _, c := range key {
-		n += int(c)
-	}
-	if n%40 == 0 {
-		n *= 20 // some go a way of their own
-	}
-	return strings.Repeat(key, 1+n%500)
-}
-
-// is reports an error of a value.
-func is(key, got string, err error) error {
-	if err == nil && got != worth(key) {
-		return fmt.Errorf("%s got %.40q", key, got)
-	}
-	return err
-}
-
 // sharedCalls and ownCalls return the value of key in different ways: over the
 // connection that all share, and over one of their own.
 func sharedCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 	return []func(ctx context.Context, c *redis.Client, key string) error{
 		func(ctx context.Context, c *redis.Client, key string) error {
 			v, err := get(ctx, c, key)
-			return is(key, v, err)
+			return kit.HasWorth(key, v, err)
 		},
 		func(ctx context.Context, c *redis.Client, key string) error {
 			v, err := c.Do(ctx, "GET", key).String()
-			return is(key, v, err)
+			return kit.HasWorth(key, v, err)
 		},
 	}
 }
@@ -61,7 +41,7 @@ func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 		func(ctx context.Context, c *redis.Client, key string) error {
 			var b strings.Builder
 			_, err := c.GetTo(ctx, key, &b)
-			return is(key, b.String(), err)
+			return kit.HasWorth(key, b.String(), err)
 		},
 		func(ctx context.Context, c *redis.Client, key string) error {
 			p := c.Pipeline()
@@ -76,12 +56,12 @@ func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 					}
 					return nil
 				}
-				return is([]string{key + "a", "", key + "b"}[i], v, err)
+				return kit.HasWorth([]string{key + "a", "", key + "b"}[i], v, err)
 			})
 		},
 		func(ctx context.Context, c *redis.Client, key string) error {
 			keys := []string{key + "a", key + "b", key + "c"}
-			return c.MGet(ctx, keys, func(i int, v []byte, _ bool) error { return is(keys[i], string(v), nil) })
+			return c.MGet(ctx, keys, func(i int, v []byte, _ bool) error { return kit.HasWorth(keys[i], string(v), nil) })
 		},
 		func(ctx context.Context, c *redis.Client, key string) error {
 			tx := c.Multi()
@@ -91,7 +71,7 @@ func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 				return err
 			}
 			v, err := replies[0].String()
-			return is(key, v, err)
+			return kit.HasWorth(key, v, err)
 		},
 	}
 }
@@ -107,17 +87,17 @@ func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Con
 		slices := []int{0, 1, 7, 100}
 		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(slices[(n+int(seed))%4]) }
 		for name, h := range map[string]fakeredis.Handler{
-			"GET": func(ss *fakeredis.Session, args [][]byte) { ss.Bulk(worth(string(args[1]))) },
+			"GET": func(ss *fakeredis.Session, args [][]byte) { ss.Bulk(kit.Worth(string(args[1]))) },
 			"MGET": func(ss *fakeredis.Session, args [][]byte) {
 				ss.Out = fmt.Appendf(ss.Out, "*%d\r\n", len(args)-1)
 				for _, k := range args[1:] {
-					ss.Bulk(worth(string(k)))
+					ss.Bulk(kit.Worth(string(k)))
 				}
 			},
 		} {
 			s.Handle(name, func(ss *fakeredis.Session, args [][]byte) {
 				at := uint64(len(args[1]))<<8 + uint64(args[1][len(args[1])/2])
-				haltingly(ss, rand.New(rand.NewPCG(seed, at)), slow, func() { h(ss, args) })
+				kit.Haltingly(&ss.Out, ss.Flush, rand.New(rand.NewPCG(seed, at)), slow, func() { h(ss, args) })
 			})
 		}
 	}
@@ -129,7 +109,7 @@ func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Con
 			rng := rand.New(rand.NewPCG(seed, uint64(g+1)))
 			wg.Go(func() {
 				for i := range calls / callers {
-					err := hurried(t.Context(), rng, slow*time.Duration(callers), func(ctx context.Context) error {
+					err := kit.Hurry(t.Context(), rng, slow*time.Duration(callers), func(ctx context.Context) error {
 						return ways[rng.IntN(len(ways))](ctx, c, fmt.Sprintf("<%d:%d>", g, i))
 					})
 					mu.Lock()
@@ -144,47 +124,12 @@ func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Con
 			})
 		}
 		wg.Wait()
-		if v, err := get(t.Context(), c, "last"); v != worth("last") || err != nil {
+		if v, err := get(t.Context(), c, "last"); v != kit.Worth("last") || err != nil {
 			t.Errorf("seed %d: the last call: %.40q, %v", seed, v, err)
 		}
 		dials = s.Dials()
 	})
 	return cut, dials
-}
-
-// haltingly answers after some time, and sometimes stops in the middle.
-func haltingly(ss *fakeredis.Session, rng *rand.Rand, slow time.Duration, answer func()) {
-	nap := func() { time.Sleep(time.Duration(rng.Int64N(int64(slow)))) } // in the bubble
-	nap()
-	before := len(ss.Out)
-	answer()
-	if n := len(ss.Out) - before; rng.IntN(3) == 0 && n > 1 {
-		cut := before + 1 + rng.IntN(n-1)
-		rest := string(ss.Out[cut:])
-		ss.Out = ss.Out[:cut]
-		ss.Flush()
-		nap()
-		ss.Out = append(ss.Out, rest...)
-	}
-}
-
-// hurried calls f with a context that ends at some time, before or after f
-// usually does.
-func hurried(ctx context.Context, rng *rand.Rand, usual time.Duration, f func(context.Context) error) error {
-	left := time.Duration(rng.Int64N(int64(usual))) + 1
-	cancel := context.CancelFunc(func() {})
-	switch rng.IntN(4) {
-	case 0:
-		ctx, cancel = context.WithTimeout(ctx, left)
-	case 1:
-		ctx, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(left, cancel).Stop()
-	case 2:
-		ctx, cancel = context.WithTimeout(ctx, 2*left)
-		defer time.AfterFunc(left, cancel).Stop()
-	}
-	defer cancel()
-	return f(ctx)
 }
 
 // TestCancelledCallsNeverMixReplies: every caller gets the reply to its own

@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -364,7 +365,7 @@ func TestRepliesThatStopHalfWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fake(t, stall, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 				start := time.Now()
-				err := call(within(t, 200*time.Millisecond), c)
+				err := call(kit.Within(t, 200*time.Millisecond), c)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
 					t.Errorf("deadline: %v after %v", err, time.Since(start))
 				}
@@ -409,7 +410,7 @@ func TestWritesThatStopHalfWay(t *testing.T) {
 		}
 		for _, value := range []any{make([]byte, 1<<20), strings.Repeat("x", 1<<20)} {
 			start := time.Now()
-			err := c.Do(within(t, 200*time.Millisecond), "SET", "k", value).Err()
+			err := c.Do(kit.Within(t, 200*time.Millisecond), "SET", "k", value).Err()
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || !redis.SafeToRetry(err) {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
@@ -417,7 +418,7 @@ func TestWritesThatStopHalfWay(t *testing.T) {
 			p.Add("SET", "small", 1)
 			p.Add("SET", "k", value)
 			start = time.Now()
-			_, err = p.Do(within(t, 200*time.Millisecond))
+			_, err = p.Do(kit.Within(t, 200*time.Millisecond))
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
 				t.Errorf("pipeline: %v after %v", err, time.Since(start))
 			}

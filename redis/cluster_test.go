@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -219,7 +220,7 @@ func TestStatesThatPassAreWaitedFor(t *testing.T) {
 
 		k.Down(1, true)
 		start = time.Now()
-		err := c.Do(within(t, 2*time.Second), "GET", key).Err()
+		err := c.Do(kit.Within(t, 2*time.Second), "GET", key).Err()
 		var refused *redis.Error
 		if !errors.As(err, &refused) || refused.Code != "CLUSTERDOWN" || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 2*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -246,13 +247,13 @@ func TestKilledPrimaryIsSurvived(t *testing.T) {
 		for i := range 10 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
-				if got, err := get(within(t, 10*time.Second), c, key); got != "v" || err != nil {
+				if got, err := get(kit.Within(t, 10*time.Second), c, key); got != "v" || err != nil {
 					t.Errorf("read %q, %v", got, err)
 				}
 			})
 			wg.Go(func() { // no node can be reached: nothing is sent
 				time.Sleep(10*time.Millisecond + time.Duration(i)*300*time.Millisecond)
-				if err := c.Do(within(t, 10*time.Second), "SET", key+"x{"+key+"}", i).Ok(); err != nil {
+				if err := c.Do(kit.Within(t, 10*time.Second), "SET", key+"x{"+key+"}", i).Ok(); err != nil {
 					t.Errorf("write: %v", err)
 				}
 			})
@@ -302,11 +303,11 @@ func silentPrimary(t *testing.T, command string) {
 			wg.Go(func() {
 				var err error
 				if command != "" {
-					err = c.Do(within(t, 10*time.Second), command, key).Err()
+					err = c.Do(kit.Within(t, 10*time.Second), command, key).Err()
 				} else {
 					p := c.Pipeline()
 					p.Add("INCR", "n{"+key+"}")
-					_, err = p.Do(within(t, 10*time.Second))
+					_, err = p.Do(kit.Within(t, 10*time.Second))
 				}
 				if command != "INCR" && err != nil {
 					t.Errorf("it could be tried again: %v", err)
@@ -504,7 +505,7 @@ func TestSlotWithoutANodeIsAnErrorInTime(t *testing.T) {
 		k.Lose(0, 16383/3)
 		mustSet(t, c, keys[1], "v")
 		start := time.Now()
-		err := c.Do(within(t, 3*time.Second), "GET", keys[0]).Err()
+		err := c.Do(kit.Within(t, 3*time.Second), "GET", keys[0]).Err()
 		if !errors.Is(err, redis.ErrNoNode) || !redis.SafeToRetry(err) || time.Since(start) > 3*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
@@ -33,14 +32,6 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 // answer makes every GET send these bytes as they are.
 func answer(s *fakeredis.Server, raw string) {
 	s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
-}
-
-// within is a context with a deadline.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // get is AppendGet as text.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -71,7 +72,7 @@ func TestCredentialsThatCannotBeHadAreAnErrorInTime(t *testing.T) {
 		change := func(_ *fakeredis.Server, o *redis.Options) { o.Credentials, o.DialTimeout = tc.ask, time.Second }
 		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			start := time.Now()
-			err := c.Ping(within(t, 10*time.Second))
+			err := c.Ping(kit.Within(t, 10*time.Second))
 			var ce *redis.ConnError
 			if !errors.As(err, &ce) || tc.want != nil && !errors.Is(err, tc.want) || strings.Contains(err.Error(), "hidden") || !redis.SafeToRetry(err) {
 				t.Errorf("%s: %v", name, err)
@@ -358,7 +359,7 @@ func TestCloseDoesNotWaitForADialThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Ping(within(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Ping(kit.Within(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		start := time.Now()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -206,7 +207,7 @@ func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, repl
 	})
 	synctest.Wait()
 	start := time.Now()
-	err := w.call(within(t, 200*time.Millisecond), c)
+	err := w.call(kit.Within(t, 200*time.Millisecond), c)
 	took := time.Since(start)
 	var ce *redis.ConnError
 	typed := errors.As(err, &ce)
@@ -294,7 +295,7 @@ func TestHostileGreetingEndsItsConnectionOnly(t *testing.T) {
 			})
 		}
 		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-			err := c.Do(within(t, 10*time.Second), "PING").Err()
+			err := c.Do(kit.Within(t, 10*time.Second), "PING").Err()
 			var ce *redis.ConnError
 			if !errors.As(err, &ce) || errors.Is(err, redis.ErrProtocol) != (tc.verdict == broken) || !redis.SafeToRetry(err) {
 				t.Errorf("%s: %v", tc.name, err)

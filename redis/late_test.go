@@ -57,7 +57,7 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 						o.Timeout, o.DialTimeout = time.Second, time.Second
 						change(s, o)
 					}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
-						ctx := within(t, time.Second)
+						ctx := kit.Within(t, time.Second)
 						if event != "no reply" {
 							ctx = kit.Hasty(t.Context(), time.Second)
 						}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -34,7 +35,7 @@ func burst(t *testing.T, c *redis.Client, n int, args ...any) {
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			if err := c.Do(within(t, time.Hour), args...).Err(); err != nil {
+			if err := c.Do(kit.Within(t, time.Hour), args...).Err(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -106,7 +107,7 @@ func TestWaitingForAConnectionObeysTheContext(t *testing.T) {
 		synctest.Wait()
 
 		start := time.Now()
-		err := c.Ping(within(t, 50*time.Millisecond))
+		err := c.Ping(kit.Within(t, 50*time.Millisecond))
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 50*time.Millisecond || !redis.SafeToRetry(err) {
 			t.Errorf("deadline: %v after %v", err, time.Since(start))
 		}
@@ -142,7 +143,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 		for range 50 {
 			wg.Go(func() {
 				for {
-					err := c.Do(within(t, time.Minute), "LAST").Err()
+					err := c.Do(kit.Within(t, time.Minute), "LAST").Err()
 					if err == nil {
 						return
 					}
@@ -170,11 +171,11 @@ func TestDialIsNotBoundToTheCall(t *testing.T) {
 		}
 		defer c.Close()
 		start := time.Now()
-		if err := c.Ping(within(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond {
+		if err := c.Ping(kit.Within(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		time.Sleep(time.Second)
-		if err := c.Ping(within(t, time.Millisecond)); err != nil || s.Dials() != 1 {
+		if err := c.Ping(kit.Within(t, time.Millisecond)); err != nil || s.Dials() != 1 {
 			t.Errorf("%v, %d dials: the connection was not kept", err, s.Dials())
 		}
 	})
@@ -190,7 +191,7 @@ func TestDialTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		err = c.Ping(within(t, time.Minute))
+		err = c.Ping(kit.Within(t, time.Minute))
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second || !redis.SafeToRetry(err) {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
@@ -330,7 +331,7 @@ func TestClose(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 { // two that run, two that wait
 			wg.Go(func() {
-				if err := c.Do(within(t, time.Hour), "SLOW").Err(); !errors.Is(err, redis.ErrClosed) || redis.SafeToRetry(err) {
+				if err := c.Do(kit.Within(t, time.Hour), "SLOW").Err(); !errors.Is(err, redis.ErrClosed) || redis.SafeToRetry(err) {
 					t.Errorf("running call: %v", err)
 				}
 			})
@@ -383,7 +384,7 @@ func TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared(t *testing.T) {
 		time.Sleep(time.Second)
 		start := time.Now()
 		p.Add("GET", "k")
-		if _, err := p.Do(within(t, 10*time.Second)); err == nil || time.Since(start) > 100*time.Millisecond {
+		if _, err := p.Do(kit.Within(t, 10*time.Second)); err == nil || time.Since(start) > 100*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})
@@ -400,14 +401,14 @@ func TestCallWaitsForAConnectionThoughAllAreShared(t *testing.T) {
 	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := c.Do(within(t, 5*time.Second), "STRLEN", "k").Err(); err != nil {
+			if err := c.Do(kit.Within(t, 5*time.Second), "STRLEN", "k").Err(); err != nil {
 				t.Error(err)
 			}
 		})
 		time.Sleep(1500 * time.Millisecond)
 		mustSet(t, c, "k", "v") // the shared connection keeps silent: it gets one of its own
 		var b strings.Builder
-		if _, err := c.GetTo(within(t, 5*time.Second), "k", &b); err != nil || b.String() != "v" {
+		if _, err := c.GetTo(kit.Within(t, 5*time.Second), "k", &b); err != nil || b.String() != "v" {
 			t.Errorf("%q, %v", b.String(), err)
 		}
 		wg.Wait()

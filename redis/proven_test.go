@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -36,7 +37,7 @@ func drops(s *fakeredis.Server) *atomic.Int64 {
 // dropAt drops a key by a tier of the client.
 func dropAt(t *testing.T, tier *redis.Tier) error {
 	t.Helper()
-	_, err := tier.Drop(within(t, 2*time.Second), []remote.Drop{{Key: "k"}})
+	_, err := tier.Drop(kit.Within(t, 2*time.Second), []remote.Drop{{Key: "k"}})
 	return err
 }
 
@@ -308,7 +309,7 @@ func TestNewConnectionToAnotherServerEndsTheOthers(t *testing.T) {
 		held := make(chan struct{})
 		a.servers[0].Handle("INCR", func(*fakeredis.Session, [][]byte) { <-held })
 		errs := make(chan error, 1)
-		go func() { errs <- c.Do(within(t, time.Hour), "INCR", "x").Err() }()
+		go func() { errs <- c.Do(kit.Within(t, time.Hour), "INCR", "x").Err() }()
 		synctest.Wait()
 		a.at.Store(1)
 		sub, err := c.Subscribe(t.Context(), "news") // which needs another connection
@@ -413,7 +414,7 @@ func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 			})
 			s.Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
 			for i := range 3 {
-				if err := c.Do(within(t, time.Second), "SET", "k", "v").Err(); err != nil {
+				if err := c.Do(kit.Within(t, time.Second), "SET", "k", "v").Err(); err != nil {
 					t.Errorf("%s ends connections, call %d: %v", ends, i, err)
 				}
 				time.Sleep(2 * time.Minute) // the connection is replaced
@@ -429,7 +430,7 @@ func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 		a.servers[1].Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
 		a.at.Store(1)
 		time.Sleep(2 * time.Minute)
-		if err := c.Do(within(t, time.Minute), "SET", "k", "v").Err(); err == nil {
+		if err := c.Do(kit.Within(t, time.Minute), "SET", "k", "v").Err(); err == nil {
 			t.Error("a server is used that does not tell its run, after one that does")
 		}
 	})

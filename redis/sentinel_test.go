@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -109,7 +110,7 @@ func TestFailoverClosesConnectionsToTheOldPrimary(t *testing.T) {
 		held := make(chan struct{})
 		w.Servers[0].Handle("INCR", func(*fakeredis.Session, [][]byte) { <-held })
 		errs := make(chan error, 1)
-		go func() { errs <- c.Do(within(t, time.Hour), "INCR", "x").Err() }()
+		go func() { errs <- c.Do(kit.Within(t, time.Hour), "INCR", "x").Err() }()
 		time.Sleep(10 * time.Second)
 		w.Role(1, "master") // and the old one is one, too
 		begun := time.Now()
@@ -139,7 +140,7 @@ func TestFailoverClosesConnectionsToTheOldPrimary(t *testing.T) {
 // expect takes one event of a subscription.
 func expect(t *testing.T, sub *redis.Subscription, kind redis.EventKind) {
 	t.Helper()
-	if e, err := sub.Next(within(t, time.Minute)); e.Kind != kind || err != nil {
+	if e, err := sub.Next(kit.Within(t, time.Minute)); e.Kind != kind || err != nil {
 		t.Fatalf("event %+v, %v; want %v", e, err, kind)
 	}
 }
@@ -154,7 +155,7 @@ func TestReadThatWaitsAtTheOldPrimaryIsRepeatedAtTheNewOne(t *testing.T) {
 			w.Role(1, "master")
 			w.Tell(0, 1, 2)
 		})
-		v, err := get(within(t, 10*time.Second), c, "k")
+		v, err := get(kit.Within(t, 10*time.Second), c, "k")
 		if v != "new" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
@@ -534,7 +535,7 @@ func TestCloseEndsAClientOfSentinels(t *testing.T) {
 		}
 	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
 		errs := make(chan error)
-		go func() { errs <- c.Ping(within(t, time.Hour)) }()
+		go func() { errs <- c.Ping(kit.Within(t, time.Hour)) }()
 		synctest.Wait()
 		c.Close()
 		if err := <-errs; !errors.Is(err, redis.ErrClosed) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -139,7 +140,7 @@ func TestStreamDeadlineIsPerPiece(t *testing.T) {
 		st.Close()
 		// A context that ends before the piece bounds it more closely.
 		start = time.Now()
-		st, err = c.Stream(within(t, 1500*time.Millisecond), "GET", "k")
+		st, err = c.Stream(kit.Within(t, 1500*time.Millisecond), "GET", "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +289,7 @@ func TestWriterThatStallsCostsItsOwnConnection(t *testing.T) {
 		}
 		b.Reset()
 		start := time.Now()
-		n, err := c.GetTo(within(t, 3*time.Second), "k", slow)
+		n, err := c.GetTo(kit.Within(t, 3*time.Second), "k", slow)
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 10*time.Second || n != int64(b.Len()) {
 			t.Errorf("%d bytes, %v after %v", n, err, took)
 		}

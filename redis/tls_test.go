@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -78,7 +79,7 @@ func TestCallsOverTLSEndInTimeThoughTheServerTakesNothing(t *testing.T) {
 		}
 		stall(true)
 		start := time.Now()
-		err := c.Set(within(t, 200*time.Millisecond), "k", value, 0)
+		err := c.Set(kit.Within(t, 200*time.Millisecond), "k", value, 0)
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 200*time.Millisecond {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -120,7 +121,7 @@ func TestCallerThatLeavesDuringAWriteOverTLSCostsNoOther(t *testing.T) {
 		stall(true)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := c.Do(within(t, 50*time.Millisecond), "GET", strings.Repeat("k", 10<<10)).Err(); !errors.Is(err, context.DeadlineExceeded) {
+			if err := c.Do(kit.Within(t, 50*time.Millisecond), "GET", strings.Repeat("k", 10<<10)).Err(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -42,7 +43,7 @@ func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
 		for _, d := range []time.Duration{0, 100 * time.Millisecond, 3 * time.Second} {
 			ctx, most := t.Context(), 1200*time.Millisecond
 			if d > 0 {
-				ctx, most = within(t, d), d
+				ctx, most = kit.Within(t, d), d
 			}
 			start := time.Now()
 			err := c.Do(ctx, "GET", "k").Err()
@@ -53,7 +54,7 @@ func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(2*time.Second, k.Servers[2].Start)
 		time.AfterFunc(2*time.Second, k.Servers[0].Start)
-		if err := c.Do(within(t, 10*time.Second), "SET", keysOf(k)[0], "v").Ok(); err != nil || time.Since(start) > 4*time.Second {
+		if err := c.Do(kit.Within(t, 10*time.Second), "SET", keysOf(k)[0], "v").Ok(); err != nil || time.Since(start) > 4*time.Second {
 			t.Errorf("back after %v: %v", time.Since(start), err)
 		}
 	})
@@ -67,7 +68,7 @@ func TestServerThatIsNoClusterSaysSoAtOnce(t *testing.T) {
 	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		for range 2 {
 			start := time.Now()
-			err := c.Ping(within(t, 10*time.Second))
+			err := c.Ping(kit.Within(t, 10*time.Second))
 			var refused *redis.Error
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), "cluster support disabled") || time.Since(start) > 200*time.Millisecond {
 				t.Errorf("after %v: %v", time.Since(start), err)
@@ -91,15 +92,15 @@ func TestHostileTopologyIsOneErrorAndBoundedInMemory(t *testing.T) {
 				k.Servers[1].Stop()
 				o.Addr, o.Addrs = k.Addr(1), []string{k.Addr(0)}
 			}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
-				err := c.Ping(within(t, 500*time.Millisecond))
+				err := c.Ping(kit.Within(t, 500*time.Millisecond))
 				var broken *redis.ConnError
 				if !errors.As(err, &broken) || name != "end" && !errors.Is(err, redis.ErrProtocol) {
 					t.Errorf("error %v", err)
 				}
 				k.Servers[1].Start()
 				time.Sleep(time.Second)
-				if err := c.Ping(within(t, 500*time.Millisecond)); err != nil {
-					if err = c.Ping(within(t, 500*time.Millisecond)); err != nil {
+				if err := c.Ping(kit.Within(t, 500*time.Millisecond)); err != nil {
+					if err = c.Ping(kit.Within(t, 500*time.Millisecond)); err != nil {
 						t.Errorf("another seed is well by now: %v", err)
 					}
 				}
@@ -192,7 +193,7 @@ func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
 		gone := -1
 		for range 5 {
 			for e := (redis.Event{}); e.Kind != redis.Subscribed; {
-				if e, err = s.Next(within(t, 20*time.Second)); err != nil {
+				if e, err = s.Next(kit.Within(t, 20*time.Second)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -200,12 +201,12 @@ func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
 				k.Servers[gone].Start()
 			}
 			at := slices.IndexFunc(k.Servers, func(s *fakeredis.Server) bool { return s.Publish("ch", "m") == 1 })
-			e, err := s.Next(within(t, time.Second))
+			e, err := s.Next(kit.Within(t, time.Second))
 			if err != nil || at < 0 || string(e.Payload) != "m" {
 				t.Fatalf("node %d: %+v, %v", at, e, err)
 			}
 			k.Servers[at].Stop()
-			if e, err := s.Next(within(t, time.Second)); err != nil || e.Kind != redis.Gap {
+			if e, err := s.Next(kit.Within(t, time.Second)); err != nil || e.Kind != redis.Gap {
 				t.Fatalf("%+v, %v", e, err)
 			}
 			gone = at
@@ -222,7 +223,7 @@ func TestSubscriptionLeavesANodeThatHasLeft(t *testing.T) {
 		}
 		expect := func(want redis.EventKind) {
 			t.Helper()
-			if e, err := s.Next(within(t, time.Minute)); err != nil || e.Kind != want {
+			if e, err := s.Next(kit.Within(t, time.Minute)); err != nil || e.Kind != want {
 				t.Fatalf("%+v, %v; want %d", e, err, want)
 			}
 		}
@@ -271,7 +272,7 @@ func TestEachNodeIsExpectedToHaveItsOwnName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Ping(within(t, 50*time.Millisecond)); err == nil {
+		if err := c.Ping(kit.Within(t, 50*time.Millisecond)); err == nil {
 			t.Error("no error")
 		}
 		c.Close()
@@ -291,7 +292,7 @@ func TestCloseOfAClusterEndsCallsThatWait(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				for {
-					err := c.Do(within(t, 10*time.Second), "GET", key).Err()
+					err := c.Do(kit.Within(t, 10*time.Second), "GET", key).Err()
 					if errors.Is(err, redis.ErrClosed) {
 						return
 					}
@@ -353,13 +354,13 @@ func TestOptionsOfAClusterAreChecked(t *testing.T) {
 func TestCallWaitsForAClusterThatServesNoSlotYet(t *testing.T) {
 	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		k.Lose(0, slots.Count-1)
-		err := c.Do(within(t, time.Second), "SET", "k", "v").Ok()
+		err := c.Do(kit.Within(t, time.Second), "SET", "k", "v").Ok()
 		if !errors.Is(err, redis.ErrNoNode) || !errors.Is(err, context.DeadlineExceeded) || !redis.SafeToRetry(err) {
 			t.Error(err)
 		}
 		time.AfterFunc(time.Second, func() { k.Change(map[int]int{slots.Of("k"): 1}) })
 		start := time.Now()
-		if err := c.Do(within(t, 5*time.Second), "SET", "k", "v").Ok(); err != nil || time.Since(start) > 2*time.Second {
+		if err := c.Do(kit.Within(t, 5*time.Second), "SET", "k", "v").Ok(); err != nil || time.Since(start) > 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})

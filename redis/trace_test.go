@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,57 +15,27 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// traces are the commands of which a Trace was told, one in a line.
-type traces struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (r *traces) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
-	line := fmt.Sprintf("%s at %s/%d", c.Name, c.Addr, c.DB)
-	if c.Script != "" {
-		line += ", script " + c.Script
-	}
-	if c.Batch > 0 {
-		line += fmt.Sprintf(", %d together", c.Batch)
-	}
-	if c.System != "redis" || c.Network != "tcp" {
-		line += fmt.Sprint(" of ", c)
-	}
-	return func(e remote.CommandEnd) {
-		if e.Status != "" {
-			line += ", " + e.Status
+// traces returns commands with the server and the database of each.
+func traces() *kit.Traces {
+	return &kit.Traces{Text: func(c remote.Command) string {
+		line := fmt.Sprintf("%s at %s/%d", c.Name, c.Addr, c.DB)
+		if c.System != "redis" || c.Network != "tcp" {
+			line += fmt.Sprint(" of ", c)
 		}
-		if e.Err != nil {
-			line += ", error"
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.lines = append(r.lines, line)
-	}
-}
-
-// expect compares all lines, and forgets them.
-func (r *traces) expect(t *testing.T, want ...string) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.Equal(r.lines, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(r.lines, "\n"), strings.Join(want, "\n"))
-	}
-	r.lines = nil
+		return line
+	}}
 }
 
 // traced runs f with a client that traces its commands.
-func traced(t *testing.T, f func(t *testing.T, r *traces, s *fakeredis.Server, c *redis.Client)) {
+func traced(t *testing.T, f func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client)) {
 	t.Helper()
-	r := &traces{}
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Addr, o.Trace = "cache.example:6379", r.trace },
+	r := traces()
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Addr, o.Trace = "cache.example:6379", r.Trace },
 		func(t *testing.T, s *fakeredis.Server, c *redis.Client) { f(t, r, s, c) })
 }
 
 func TestTraceIsToldOfEachCommand(t *testing.T) {
-	traced(t, func(t *testing.T, r *traces, s *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client) {
 		const at = " at cache.example:6379/0"
 		ctx := t.Context()
 		mustSet(t, c, "key", "value")
@@ -77,7 +45,7 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 		_ = c.MGet(ctx, []string{"key", "no key"}, func(int, []byte, bool) error { return nil })
 		_, _ = c.GetTo(ctx, "key", &bytes.Buffer{})
 		_ = c.SetFrom(ctx, "large", strings.NewReader(strings.Repeat("x", 100_000)), 100_000, 0)
-		r.expect(t, "SET"+at, "SET"+at, "GET"+at, "GET"+at, "MGET"+at, "GET"+at, "SET"+at)
+		r.Expect(t, "SET"+at, "SET"+at, "GET"+at, "GET"+at, "MGET"+at, "GET"+at, "SET"+at)
 
 		p := c.Pipeline()
 		p.Get("key")
@@ -91,36 +59,36 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 			tx.Queue().Add("INCR", "n")
 			return nil
 		})
-		r.expect(t, "PIPELINE"+at+", 2 together", "MULTI"+at+", 1 together", "WATCH"+at, "GET"+at, "MULTI"+at+", 1 together")
+		r.Expect(t, "PIPELINE"+at+", 2 together", "MULTI"+at+", 1 together", "WATCH"+at, "GET"+at, "MULTI"+at+", 1 together")
 
 		const text = "return 1"
 		s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, ":1\r\n"...) })
 		_ = c.Eval(ctx, redis.NewScript(text), []string{"key"})
 		_ = c.Eval(ctx, redis.NewScript(text), []string{"key"})
 		const digest = ", script e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
-		r.expect(t, "EVALSHA"+at+digest+", NOSCRIPT, error", "EVAL"+at+digest, "EVALSHA"+at+digest)
+		r.Expect(t, "EVALSHA"+at+digest+", NOSCRIPT, error", "EVAL"+at+digest, "EVALSHA"+at+digest)
 	})
 }
 
 func TestTraceIsToldHowCommandsEnd(t *testing.T) {
-	traced(t, func(t *testing.T, r *traces, s *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client) {
 		const at = " at cache.example:6379/0"
 		answer(s, "-WRONGTYPE Operation against a key\r\n")
 		_, _ = get(t.Context(), c, "key")
 		_ = c.Do(t.Context(), "GET", "key")
 		_, _ = c.GetTo(t.Context(), "key", &bytes.Buffer{})
-		r.expect(t, "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error")
+		r.Expect(t, "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error")
 		s.Handle("GET", func(*fakeredis.Session, [][]byte) {}) // no answer
-		if _, err := get(within(t, time.Second), c, "key"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := get(kit.Within(t, time.Second), c, "key"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		r.expect(t, "GET"+at+", error")
+		r.Expect(t, "GET"+at+", error")
 		func() {
 			defer func() { _ = recover() }()
 			mustSet(t, c, "a", "b")
 			_ = c.MGet(t.Context(), []string{"a"}, func(int, []byte, bool) error { panic("a callback") })
 		}()
-		r.expect(t, "SET"+at, "MGET"+at+", error")
+		r.Expect(t, "SET"+at, "MGET"+at+", error")
 	})
 }
 
@@ -140,13 +108,11 @@ func TestTraceMayLeaveCommandsOut(t *testing.T) {
 }
 
 func TestTraceNamesTheScriptsOfATier(t *testing.T) {
-	traced(t, func(t *testing.T, r *traces, _ *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, _ *fakeredis.Server, c *redis.Client) {
 		tier := redis.NewTier(c).Bind(remote.Space{Name: "users"})
 		_, _ = tier.Get(t.Context(), []string{"key-of-ann"})
 		_, _ = tier.Drop(t.Context(), []remote.Drop{{Key: "key-of-ann"}})
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		all := strings.Join(r.lines, "\n")
+		all := strings.Join(r.Take(), "\n")
 		for _, want := range []string{"PIPELINE at cache.example:6379/0, 2 together", "EVALSHA at cache.example:6379/0, script strata.drop, NOSCRIPT", "EVAL at cache.example:6379/0, script strata.drop"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("%q is missing in\n%s", want, all)

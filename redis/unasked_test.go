@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -451,7 +452,7 @@ func TestPushWithoutAnEndBetweenCallsIsNotReadToItsEnd(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
 		call := func() {
 			t.Helper()
-			if got, err := c.Do(within(t, 5*time.Second), "SLOW", "k").String(); got != "own" || err != nil {
+			if got, err := c.Do(kit.Within(t, 5*time.Second), "SLOW", "k").String(); got != "own" || err != nil {
 				t.Errorf("%q, %v", got, err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // TestFailoverIsNoticed has sentinels name another server. Values put under the
@@ -101,7 +102,7 @@ func TestHangingConnectionEndsWithTheDeadline(t *testing.T) {
 				tier := bind(t, rdb)
 				for range 3 {
 					start := time.Now()
-					_, err := get(within(t, time.Second), tier, "k")
+					_, err := get(kit.Within(t, time.Second), tier, "k")
 					if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%s hangs, ContextTimeoutEnabled %v: %v after %v", name, enabled, err, took)
 					}

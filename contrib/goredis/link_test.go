@@ -66,7 +66,7 @@ func leave(t *testing.T, op func(context.Context) error, deadline, cancelled tim
 	t.Helper()
 	ctx := t.Context()
 	if deadline > 0 {
-		ctx = within(t, deadline)
+		ctx = kit.Within(t, deadline)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -85,7 +85,7 @@ func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 		mustGet(t, tier)
 		answer := silent(s, "EVALSHA")
 		for range 100 {
-			if err := drop(within(t, time.Millisecond), tier, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			if err := drop(kit.Within(t, time.Millisecond), tier, "k"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +98,7 @@ func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 		}
 		answer()
 		synctest.Wait()
-		if err := drop(within(t, time.Second), tier, "k"); err != nil {
+		if err := drop(kit.Within(t, time.Second), tier, "k"); err != nil {
 			t.Errorf("once the server answers: %v", err)
 		}
 	})
@@ -220,7 +220,7 @@ func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
 			ss.Status("OK")
 		})
 		tier := bind(t, rdb)
-		if err := tier.Release(within(t, 10*time.Millisecond), "k", remote.Lease{Token: 7}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := tier.Release(kit.Within(t, 10*time.Millisecond), "k", remote.Lease{Token: 7}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		if err := rdb.Ping(t.Context()).Err(); err != nil {

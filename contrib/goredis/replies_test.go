@@ -14,6 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -43,7 +44,7 @@ func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
 			})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := get(within(t, time.Second), tier, "k")
+			_, err := get(kit.Within(t, time.Second), tier, "k")
 			runtime.ReadMemStats(&after)
 			if err == nil || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s: error %v", name, err)
@@ -138,7 +139,7 @@ func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
 				ss.Out = append(ss.Out, reply...)
 				ss.Hangup()
 			})
-			_, err := get(within(t, time.Second), bind(t, rdb), "k")
+			_, err := get(kit.Within(t, time.Second), bind(t, rdb), "k")
 			if err == nil || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%q: error %v", reply, err)
 			}
