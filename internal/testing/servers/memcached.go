@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/memcached"
@@ -16,15 +15,8 @@ import (
 // MemcachedServer is a memcached. [RunMemcached] makes one. Its methods are for one
 // goroutine at a time.
 type MemcachedServer struct {
-	// Addr is host:port. It stays the same over Restart.
-	Addr string
-	// Dir is a directory of its own, which is removed by Close.
-	Dir string
-
+	server
 	line []string // the program, and the words before args
-	args []string
-	port string
-	p    *Process
 }
 
 // RunMemcached starts a memcached with further arguments, and waits until it
@@ -48,24 +40,11 @@ func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
 }
 
 func runMemcached(line, args []string) (*MemcachedServer, error) {
-	dir, err := os.MkdirTemp("", "strata-memcached-")
-	if err != nil {
+	s := &MemcachedServer{server{args: args}, line}
+	if err := s.begin("memcached", s.Restart); err != nil {
 		return nil, err
 	}
-	s := &MemcachedServer{line: line, args: args, Dir: dir}
-	for range 5 { // another process may take the port first
-		var port int
-		if port, err = FreePort(); err != nil {
-			break
-		}
-		s.port = strconv.Itoa(port)
-		s.Addr = net.JoinHostPort("127.0.0.1", s.port)
-		if err = s.Restart(); err == nil {
-			return s, nil
-		}
-	}
-	s.Close()
-	return nil, err
+	return s, nil
 }
 
 // Restart ends the server, if it runs, and starts it again, empty, at the same
@@ -105,19 +84,6 @@ func (s *MemcachedServer) Open(changes ...func(*memcached.Options)) (*memcached.
 	return memcached.New(o)
 }
 
-// Kill ends the server at once. Its data is lost.
-func (s *MemcachedServer) Kill() {
-	if s.p != nil {
-		s.p.Kill()
-	}
-}
-
-// Close ends the server and removes its directory.
-func (s *MemcachedServer) Close() {
-	s.Kill()
-	_ = os.RemoveAll(s.Dir)
-}
-
 // Version returns the server's version, as it tells it to the client c.
 func (s *MemcachedServer) Version(ctx context.Context, c *memcached.Client) string {
 	all, err := c.Version(ctx)
@@ -126,9 +92,6 @@ func (s *MemcachedServer) Version(ctx context.Context, c *memcached.Client) stri
 	}
 	return all[s.Addr]
 }
-
-// Pid is the number of the server's process.
-func (s *MemcachedServer) Pid() int { return s.p.Pid() }
 
 // Path returns the path of a file in the server's directory.
 func (s *MemcachedServer) Path(name string) string { return filepath.Join(s.Dir, name) }

@@ -14,7 +14,7 @@ import (
 // [StartMemcached] makes one.
 type Memcached struct {
 	*MemcachedServer
-	t testing.TB
+	tested
 }
 
 // StartMemcached is RunMemcached for a test. The server ends with the test.
@@ -25,7 +25,7 @@ func StartMemcached(t testing.TB, args ...string) *Memcached {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &Memcached{s, t}
+	return &Memcached{s, tested{&s.server, t}}
 }
 
 // StartNewerMemcached is StartMemcached with the memcached of a newer Debian release. It
@@ -40,7 +40,7 @@ func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &Memcached{s, t}
+	return &Memcached{s, tested{&s.server, t}}
 }
 
 // Client returns a client, and closes it when the test ends.
@@ -54,30 +54,11 @@ func (m *Memcached) Client(t testing.TB, changes ...func(*memcached.Options)) *m
 	return c
 }
 
-// Stop pauses the server: connections stay open and nothing answers. It is
-// continued, at the latest, when the test ends.
-func (m *Memcached) Stop() {
-	m.t.Helper()
-	if err := m.p.Stop(); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// Continue ends a pause.
-func (m *Memcached) Continue() { m.signal(syscall.SIGCONT) }
-
 // Quit ends the server with its items written to the file of the argument -e, from which
 // Restart takes them.
 func (m *Memcached) Quit() {
 	m.signal(syscall.SIGUSR1)
 	<-m.p.exited
-}
-
-func (m *Memcached) signal(s syscall.Signal) {
-	m.t.Helper()
-	if err := m.p.Signal(s); err != nil {
-		m.t.Fatalf("signal %v to memcached: %v", s, err)
-	}
 }
 
 // Restart starts the server again, empty, after Kill.

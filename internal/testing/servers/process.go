@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -110,3 +111,52 @@ func FreePort() (int, error) {
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
+
+// server is a process at an address and in a directory of its own. The methods are for one
+// goroutine at a time.
+type server struct {
+	// Addr is host:port. It stays the same over Restart.
+	Addr string
+	// Dir is the directory, which is removed by Close.
+	Dir string
+
+	args []string
+	port string
+	p    *Process
+}
+
+// begin makes the directory, and calls restart with a free port.
+func (s *server) begin(name string, restart func() error) (err error) {
+	if s.Dir, err = os.MkdirTemp("", "strata-"+name+"-"); err != nil {
+		return err
+	}
+	for range 5 { // another process may take the port first
+		var port int
+		if port, err = FreePort(); err != nil {
+			break
+		}
+		s.port = strconv.Itoa(port)
+		s.Addr = net.JoinHostPort("127.0.0.1", s.port)
+		if err = restart(); err == nil {
+			return nil
+		}
+	}
+	s.Close()
+	return err
+}
+
+// Kill ends the server at once. Its data is lost.
+func (s *server) Kill() {
+	if s.p != nil {
+		s.p.Kill()
+	}
+}
+
+// Close ends the server and removes its directory.
+func (s *server) Close() {
+	s.Kill()
+	_ = os.RemoveAll(s.Dir)
+}
+
+// Pid returns the number of the server's process.
+func (s *server) Pid() int { return s.p.Pid() }

@@ -3,11 +3,9 @@ package servers
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/redis"
@@ -16,42 +14,19 @@ import (
 // RedisServer is a redis-server that keeps nothing on disk. [RunRedis] makes
 // one. Its methods are for one goroutine at a time.
 type RedisServer struct {
-	// Addr is host:port. It stays the same over Restart.
-	Addr string
+	server
 	// Socket is the path of its unix socket.
 	Socket string
-
-	args []string
-	port string
-	dir  string
-	p    *Process
 }
 
 // RunRedis starts a redis-server with further arguments, and waits until it
 // answers. Close ends it.
 func RunRedis(args ...string) (*RedisServer, error) {
-	dir, err := os.MkdirTemp("", "strata-redis-")
-	if err != nil {
+	s := &RedisServer{server: server{args: args}}
+	if err := s.begin("redis", s.Restart); err != nil {
 		return nil, err
 	}
-	s := &RedisServer{args: args, dir: dir, Socket: filepath.Join(dir, "s")}
-	for range 5 { // another process may take the port first
-		if err = s.listenAnywhere(); err == nil {
-			return s, nil
-		}
-	}
-	s.Close()
-	return nil, err
-}
-
-func (s *RedisServer) listenAnywhere() error {
-	port, err := FreePort()
-	if err != nil {
-		return err
-	}
-	s.port = strconv.Itoa(port)
-	s.Addr = net.JoinHostPort("127.0.0.1", s.port)
-	return s.Restart()
+	return s, nil
 }
 
 // Restart ends the server, if it runs, and starts it again, empty, at the same
@@ -62,7 +37,8 @@ func (s *RedisServer) Restart() error {
 		return err
 	}
 	s.Kill()
-	dir, err := os.MkdirTemp(s.dir, "run-") // a restarted server finds no data
+	s.Socket = filepath.Join(s.Dir, "s")
+	dir, err := os.MkdirTemp(s.Dir, "run-") // a restarted server finds no data
 	if err != nil {
 		return err
 	}
@@ -97,22 +73,6 @@ func (s *RedisServer) Open(changes ...func(*redis.Options)) (*redis.Client, erro
 	}
 	return redis.New(o)
 }
-
-// Kill ends the server at once. Its data is lost.
-func (s *RedisServer) Kill() {
-	if s.p != nil {
-		s.p.Kill()
-	}
-}
-
-// Close ends the server and removes its directory.
-func (s *RedisServer) Close() {
-	s.Kill()
-	_ = os.RemoveAll(s.dir)
-}
-
-// Pid returns the number of the server's process.
-func (s *RedisServer) Pid() int { return s.p.Pid() }
 
 // Version returns the server's version, as it tells it to the client c.
 func (s *RedisServer) Version(ctx context.Context, c *redis.Client) string {

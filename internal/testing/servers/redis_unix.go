@@ -18,7 +18,7 @@ import (
 // [StartRedis] makes one.
 type Redis struct {
 	*RedisServer
-	t testing.TB
+	tested
 }
 
 // StartRedis is RunRedis for a test. The server ends with the test.
@@ -29,7 +29,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &Redis{s, t}
+	return &Redis{s, tested{&s.server, t}}
 }
 
 // Client returns a client, and closes it when the test ends.
@@ -43,30 +43,36 @@ func (r *Redis) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Cli
 	return c
 }
 
-// Stop pauses the server: connections stay open and nothing answers. It is
-// continued, at the latest, when the test ends.
-func (r *Redis) Stop() {
-	r.t.Helper()
-	if err := r.p.Stop(); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// Continue ends a pause.
-func (r *Redis) Continue() { r.signal(syscall.SIGCONT) }
-
-func (r *Redis) signal(s syscall.Signal) {
-	r.t.Helper()
-	if err := r.p.Signal(s); err != nil {
-		r.t.Fatalf("signal %v to redis-server: %v", s, err)
-	}
-}
-
 // Restart starts the server again, empty, after Kill.
 func (r *Redis) Restart() {
 	r.t.Helper()
 	if err := r.RedisServer.Restart(); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// tested is the server of a test: an operation that fails, fails the test.
+type tested struct {
+	s *server
+	t testing.TB
+}
+
+// Stop pauses the server: connections stay open and nothing answers. It is
+// continued, at the latest, when the test ends.
+func (d tested) Stop() {
+	d.t.Helper()
+	if err := d.s.p.Stop(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Continue ends a pause.
+func (d tested) Continue() { d.signal(syscall.SIGCONT) }
+
+func (d tested) signal(s syscall.Signal) {
+	d.t.Helper()
+	if err := d.s.p.Signal(s); err != nil {
+		d.t.Fatalf("signal %v to %s: %v", s, d.s.p.cmd.Path, err)
 	}
 }
 
