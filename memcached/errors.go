@@ -104,7 +104,7 @@ var faults = &pool.Errors{ // read-only
 		}
 		return pool.Failure{Op: ce.Op, Sent: ce.Sent, Err: ce.Err, Cut: ce.cut}, &ce.Err
 	},
-	Protocol: ErrProtocol, Closed: ErrClosed,
+	Package: "memcached", Protocol: ErrProtocol, Closed: ErrClosed, TooLarge: ErrTooLarge,
 }
 
 // SafeToRetry reports whether the call that returned err certainly had no effect on

@@ -16,13 +16,8 @@ import (
 // fails, the connection is closed before the command is complete, so a server never
 // stores a part of a value.
 
-const (
-	// pieceSize is how much of a value is read at once.
-	pieceSize = 48 << 10
-	// spoolPieces is how much of a value of unknown size is held in memory before
-	// a file is used, in steps of 64 KiB.
-	spoolPieces = 16
-)
+// pieceSize is how much of a value is read at once.
+const pieceSize = 48 << 10
 
 // GetTo copies the value of key to w piece by piece, and returns how many bytes w
 // took. A missing key is [ErrMiss]; nothing is written then. After an error in the
@@ -155,9 +150,9 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return err
 	}
 	if size < 0 {
-		s, err := wire.ReadSpool(ctx, r, &c.steps, wire.SpoolLimits{Pieces: spoolPieces, Size: int64(c.o.MaxValue)})
+		s, err := faults.Spool(ctx, r, &c.steps, int64(c.o.MaxValue))
 		if err != nil {
-			return spoolError(ctx, err)
+			return err
 		}
 		defer s.Close()
 		r, size = s, s.Size()
@@ -168,7 +163,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 	case size <= small:
 		q.Value = make([]byte, size)
 		if _, err := wire.Fill(r, q.Value); err != nil {
-			return sourceError(err)
+			return faults.Source(err)
 		}
 		_, err = c.do(ctx, item.Key, q, nil)
 		return err
@@ -178,25 +173,6 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return err
 	}
 	return n.traced(ctx, n.name(q.Op), 1, func() error { return n.setFrom(ctx, &q, r, size) })
-}
-
-// spoolError is the error of a reader of unknown size.
-func spoolError(ctx context.Context, err error) error {
-	switch {
-	case err == wire.ErrTooLarge:
-		return ErrTooLarge
-	case err == ctx.Err():
-		return &ConnError{Op: "wait", Err: err}
-	}
-	return sourceError(err)
-}
-
-// sourceError is the error for a reader that gives no more.
-func sourceError(err error) error {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("memcached: reading the value: %w", err)
 }
 
 // setFrom stores a value, read from r while it is sent.
@@ -234,7 +210,7 @@ func (n *node) sendFrom(ctx context.Context, cn *conn, q *request, r io.Reader, 
 		piece = piece[:min(pieceSize, left)]
 		if _, err := wire.Fill(r, piece); err != nil {
 			cn.Forget()
-			return sourceError(err)
+			return faults.Source(err)
 		}
 		cn.Refer(piece)
 		if left -= int64(len(piece)); left == 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -32,9 +31,6 @@ const (
 	// piece of memory. Reading a whole piece is not faster, and grows the process
 	// by 16 KiB more.
 	bodyPiece = 48 << 10
-	// spoolPieces is the part of a Body of unknown size held in memory before a
-	// file is used, in pieces of 64 KiB.
-	spoolPieces = 16
 )
 
 // Body is an argument of [Client.Do] or [Client.Stream], read while it is sent.
@@ -126,14 +122,8 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 	// The length stands in front of the value on the wire, so an unknown one has to be found out
 	// before anything is sent.
 	case b.size < 0:
-		b.spool, err = wire.ReadSpool(ctx, b.r, &c.steps, wire.SpoolLimits{Pieces: spoolPieces, Size: c.o.maxValue()})
-		switch {
-		case err == wire.ErrTooLarge:
-			return ErrTooLarge
-		case err != nil && err == ctx.Err():
-			return &ConnError{Op: "wait", Err: err}
-		case err != nil:
-			return sourceError(err)
+		if b.spool, err = faults.Spool(ctx, b.r, &c.steps, c.o.maxValue()); err != nil {
+			return err
 		}
 		b.r, b.size = b.spool, b.spool.Size()
 	case b.later, b.size > pieceSize && b.direct():
@@ -150,7 +140,7 @@ func (b *body) start(s *resp.Steps) error {
 	}
 	b.first = s.Get()[:n]
 	if _, err := wire.Fill(b.r, b.first); err != nil {
-		return sourceError(err)
+		return faults.Source(err)
 	}
 	return nil
 }
@@ -306,7 +296,7 @@ func (h *held) sendBody(b *body) error {
 		}
 		b.first = b.first[:min(bodyPiece, left)]
 		if _, err := wire.Fill(b.r, b.first); err != nil {
-			return sourceError(err)
+			return faults.Source(err)
 		}
 		left -= int64(len(b.first))
 	}
@@ -325,7 +315,7 @@ func (h *held) sendDirect(b *body) error {
 		err = io.ErrUnexpectedEOF // another goroutine reads from it
 	}
 	if err != nil {
-		return sourceError(err)
+		return faults.Source(err)
 	}
 	return nil
 }
@@ -348,14 +338,6 @@ func (w *handover) Write(p []byte) (n int, err error) {
 		}
 	}
 	return n, w.err
-}
-
-// sourceError is the error for a reader that gives no more.
-func sourceError(err error) error {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("redis: reading the value: %w", err)
 }
 
 // find returns the route for a call that cannot be repeated.

@@ -39,9 +39,11 @@ type Errors struct {
 	// Inside returns the failure inside an error made by Fail, and the place of its
 	// reason there; nil for any other error.
 	Inside func(err error) (f Failure, reason *error)
+	// Package is the name of the client's package, at the beginning of its errors.
+	Package string
 	// Protocol is in the chain of an error if the server has broken the protocol,
-	// Closed is the error after Close.
-	Protocol, Closed error
+	// Closed is the error after Close, TooLarge for a value that is not sent.
+	Protocol, Closed, TooLarge error
 }
 
 // Reason returns the reason behind an error of a connection, in the words of the
@@ -109,6 +111,33 @@ func (e *Errors) Written(err error, n, total int64, single bool) error {
 		return nil
 	}
 	return e.Fail(Failure{Op: "write", Sent: n == total || n > 0 && !single, Err: err})
+}
+
+// Source returns the error for a reader of a value that gives no more.
+func (e *Errors) Source(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s: reading the value: %w", e.Package, err)
+}
+
+// spoolPieces is the part of a value of unknown size held in memory before a file is used,
+// in pieces of 64 KiB.
+const spoolPieces = 16
+
+// Spool reads a value of unknown size to its end, as [wire.ReadSpool] does. most is the
+// largest size.
+func (e *Errors) Spool(ctx context.Context, r io.Reader, steps *wire.Steps, most int64) (*wire.Spool, error) {
+	s, err := wire.ReadSpool(ctx, r, steps, wire.SpoolLimits{Pieces: spoolPieces, Size: most})
+	switch {
+	case err == nil:
+		return s, nil
+	case err == wire.ErrTooLarge:
+		return nil, e.TooLarge
+	case err == ctx.Err():
+		return nil, e.Fail(Failure{Op: "wait", Err: err})
+	}
+	return nil, e.Source(err)
 }
 
 // Greet runs f, which greets the server of a new connection. If f does not succeed,
