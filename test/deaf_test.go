@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/strata-cache/strata"
-	adapter "github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
@@ -113,15 +112,7 @@ var deafClients = map[string]func(*testing.T, *pair) (remote.Tier, remote.Bus){ 
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() { c.Close() })
-		tier, err := adapter.NewTier(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bus, err := adapter.NewBus(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tier, bus
+		return goRedisTier(t, c), goRedisBus(t, c)
 	},
 }
 

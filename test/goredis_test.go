@@ -1,10 +1,7 @@
 package test
 
 import (
-	"context"
-	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,70 +199,11 @@ func TestPausedRedisCostsOneTimeoutOverGoRedis(t *testing.T) {
 }
 
 // TestNoReadOverGoRedisIsOlderThanAnInvalidateThatReturned has a writer over
-// the own client and readers over go-redis, which keep nothing in L1, while
-// Redis is paused and killed.
+// the own client and readers over go-redis.
 func TestNoReadOverGoRedisIsOlderThanAnInvalidateThatReturned(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short")
-	}
-	r := servers.StartRedis(t)
-	quick := func(o *strata.Options[string, int64]) {
-		o.Remote.Timeout = 0 // the default
-		o.Memory.MaxWeight, o.Memory.Weigh = 1, func(string, int64) int64 { return 2 }
-	}
-	writer, _ := instance(t, r, quick)
-	o := &counter{takes: time.Millisecond}
-	var confirmed atomic.Int64
-	ctx, stop := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			now := o.value.Add(1)
-			if writer.Invalidate(ctx, "k") == nil {
-				confirmed.Store(now)
-			}
-			<-time.After(3 * time.Millisecond)
-		}
+	readThroughOutages(t, func(i int, r *servers.Redis) change[string, int64] {
+		return overGoRedis(t, goredis.Options{Addr: r.Addr, ContextTimeoutEnabled: i > 0})
 	})
-	var readers []*strata.Cache[string, int64]
-	for i := range 3 {
-		c, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr, ContextTimeoutEnabled: i > 0}), quick)
-		readers = append(readers, c)
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				oldest := confirmed.Load()
-				v, err := c.GetOrLoad(ctx, "k", o.load)
-				if err == nil && v < oldest {
-					t.Errorf("read %d; %d was invalidated before the read was called", v, oldest)
-					return
-				}
-				if err != nil && !errors.Is(err, context.Canceled) {
-					t.Errorf("GetOrLoad: %v", err)
-				}
-			}
-		})
-	}
-	for range 3 {
-		<-time.After(300 * time.Millisecond)
-		r.Stop()
-		<-time.After(300 * time.Millisecond)
-		r.Continue()
-		<-time.After(300 * time.Millisecond)
-		r.Kill()
-		<-time.After(100 * time.Millisecond)
-		r.Restart()
-	}
-	<-time.After(300 * time.Millisecond)
-	var hits uint64
-	for _, c := range readers {
-		hits += c.Stats().L2.Hits
-	}
-	if hits == 0 {
-		t.Error("no read was answered by L2: the test proves nothing")
-	}
-	t.Logf("%d reads from L2, %d loads, %d confirmed invalidations", hits, o.loads.Load(), confirmed.Load())
 }
 
 // TestRestartedServerCostsNoCallOverGoRedis restarts the server of idle

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/strata-cache/strata"
-	adapter "github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -54,15 +53,7 @@ func TestIdleCachesCostNextToNothing(t *testing.T) {
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
 			t.Cleanup(func() { c.Close() })
-			tier, err := adapter.NewTier(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bus, err := adapter.NewBus(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return tier, bus
+			return goRedisTier(t, c), goRedisBus(t, c)
 		},
 	}
 	for client, open := range dialers {

@@ -106,6 +106,12 @@ func TestPausedRedisCostsAMissOneTimeoutAndAHitNothing(t *testing.T) {
 // paused, killed and restarted. The readers keep nothing in L1 and have one
 // caller each, so every read goes to L2 or to the origin after it was called.
 func TestNoReadOfL2IsOlderThanAnInvalidateThatReturned(t *testing.T) {
+	readThroughOutages(t, func(int, *servers.Redis) change[string, int64] { return func(*strata.Options[string, int64]) {} })
+}
+
+// readThroughOutages is TestNoReadOfL2IsOlderThanAnInvalidateThatReturned, with changes of the
+// options of each reader.
+func readThroughOutages(t *testing.T, reader func(i int, r *servers.Redis) change[string, int64]) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
@@ -131,8 +137,8 @@ func TestNoReadOfL2IsOlderThanAnInvalidateThatReturned(t *testing.T) {
 		}
 	})
 	var readers []*strata.Cache[string, int64]
-	for range 3 {
-		c, _ := instance(t, r, quick)
+	for i := range 3 {
+		c, _ := instance(t, r, reader(i, r), quick)
 		readers = append(readers, c)
 		wg.Go(func() {
 			for ctx.Err() == nil {

@@ -25,7 +25,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/strata-cache/strata"
-	adapter "github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/internal/testing/servers"
@@ -320,15 +319,7 @@ func (s *spanned) overGoRedis(t *testing.T, addr string) (remote.Tier, remote.Bu
 		redisotel.WithDBStatement(false), redisotel.WithDialFilter(true)); err != nil {
 		t.Fatal(err)
 	}
-	tier, err := adapter.NewTier(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bus, err := adapter.NewBus(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tier, bus
+	return goRedisTier(t, c), goRedisBus(t, c)
 }
 
 // TestIdleServiceHasNoSpanInTenMinutes has model servers, and the clock of a bubble.
