@@ -184,21 +184,26 @@ func (r *reply) Answer(p []byte) bool {
 	return true
 }
 
+// config is for the connections to s.
+func config(s *server) pool.Config[*wire] {
+	o := pool.Config[*wire]{
+		Dial: s.dial,
+		Errors: &pool.Errors{
+			Fail:     func(f pool.Failure) error { return &failure{f.Op, f.Sent, f.Err} },
+			Inside:   func(error) (f pool.Failure, reason *error) { return f, nil },
+			Protocol: errBroken, Closed: errors.New("closed"),
+		},
+	}
+	o.DialTimeout, o.Timeout, o.IdleTimeout, o.MaxConns, o.MaxIdle = time.Second, time.Second, time.Minute, 10, 10
+	return o
+}
+
 // muxed runs f in a bubble with a Mux on s.
 func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx context.Context, command string) (string, mux.Outcome, error), p *pool.Pool[*wire], m *mux.Mux[*wire])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
-		o := pool.Config[*wire]{
-			Dial: s.dial,
-			Errors: &pool.Errors{
-				Fail:     func(f pool.Failure) error { return &failure{f.Op, f.Sent, f.Err} },
-				Inside:   func(error) (f pool.Failure, reason *error) { return f, nil },
-				Protocol: errBroken, Closed: errors.New("closed"),
-			},
-		}
-		o.DialTimeout, o.Timeout, o.IdleTimeout, o.MaxConns, o.MaxIdle = time.Second, time.Second, time.Minute, 10, 10
-		p := pool.New(o)
+		p := pool.New(config(s))
 		m := mux.New(p, nil)
 		f(t.Context(), func(ctx context.Context, command string) (string, mux.Outcome, error) {
 			r := &reply{t: t}
