@@ -1,5 +1,5 @@
-// Package wire is about connections, for any protocol: the receiving [Buffer] of a
-// connection, a [Spool] for values of unknown length before they are sent, and
+// Package wire is about connections, for any protocol: their [Limits], the receiving
+// [Buffer] of a connection, a [Spool] for values of unknown length before they are sent, and
 // [LargeKeys], which remembers the keys with large values.
 //
 // Rooms:
