@@ -18,14 +18,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/numbered"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/otel/producer"
 	"github.com/strata-cache/strata/stratatest"
 )
 
 // fixed is a Source with constant numbers.
-type fixed = kit.Fixed
+type fixed = numbered.Fixed
 
 // point is a number, or the count of a histogram, with its attributes.
 type point struct {
@@ -132,7 +132,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := kit.Numbered("users")
+	source, numbers := numbered.Cache("users")
 	all := metricsOf(t, source)
 	found := map[float64]bool{}
 	for _, m := range all {
@@ -177,7 +177,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, _ := kit.Numbered("users")
+	source, _ := numbered.Cache("users")
 	all := metricsOf(t, source)
 	n := 0
 	for _, match := range regexp.MustCompile(`"(strata_[a-z0-9_]+)"`).FindAllStringSubmatch(string(code), -1) {
@@ -203,7 +203,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 }
 
 func TestAttributesOfMetricsAreNamesOfStrata(t *testing.T) {
-	source, _ := kit.Numbered("users")
+	source, _ := numbered.Cache("users")
 	source.Parts.Service = "shop"
 	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition server")
 	for name, m := range metricsOf(t, source) {
@@ -345,7 +345,7 @@ func TestCacheWithoutL2AndBusHasNoMetricsOfThem(t *testing.T) {
 }
 
 func TestTenGoroutinesCollectAndRegister(t *testing.T) {
-	source, _ := kit.Numbered("users")
+	source, _ := numbered.Cache("users")
 	reader := metric.NewManualReader(metric.WithProducer(producer.New(source)))
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	var all sync.WaitGroup

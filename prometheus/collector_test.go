@@ -16,13 +16,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/numbered"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )
 
 // fixed is a Source with constant numbers.
-type fixed = kit.Fixed
+type fixed = numbered.Fixed
 
 // registry returns one that checks more than others, with a collector of caches.
 func registry(t testing.TB, caches ...strataprom.Source) *prometheus.Registry {
@@ -93,7 +93,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := kit.Numbered("users")
+	source, numbers := numbered.Cache("users")
 	found := map[float64]bool{}
 	all := gather(t, registry(t, source))
 	for _, f := range all {
@@ -126,7 +126,7 @@ func TestEverySwitchOfStatsHasAMetric(t *testing.T) {
 		}
 		return on
 	}
-	source, _ := kit.Numbered("users")
+	source, _ := numbered.Cache("users")
 	v, all := reflect.ValueOf(&source).Elem(), gauges(source)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.Bool {
@@ -169,7 +169,7 @@ func TestTwoCachesOfOneNameAreAnErrorOfRegister(t *testing.T) {
 }
 
 func TestLintFindsNothing(t *testing.T) {
-	source, _ := kit.Numbered("users")
+	source, _ := numbered.Cache("users")
 	problems, err := testutil.GatherAndLint(registry(t, source))
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestLintFindsNothing(t *testing.T) {
 
 func TestSeriesOfACacheAreBounded(t *testing.T) {
 	lone := fixed{Name: "lone"}
-	full, _ := kit.Numbered("full")
+	full, _ := numbered.Cache("full")
 	full.Operations = nil
 	usual := full
 	usual.Compressed, usual.StoredRaw = 0, 0 // its Codec does not compress

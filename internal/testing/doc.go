@@ -21,6 +21,7 @@
 //     benchmarks
 //   - kit: helpers that tests of several packages share: single leases of a Tier; these
 //     documents, and a page followed as a reader does
+//   - numbered: a cache whose numbers all differ, for the tests of collectors
 //   - picture: the command that draws docs/read.svg
 //   - sim: runs eviction policies, the ones of the engine among them, on traces and
 //     compares their hit ratios; the optimum

@@ -46,7 +46,9 @@ func (r *Runners) each(yield func(*Runner) bool) {
 	_ = yield(&r.Hooks) && yield(&r.Tracer) && yield(&r.Log)
 }
 
-func (r *Runners) sum(of func(*Runner) uint64) uint64 { return of(&r.Hooks) + of(&r.Tracer) + of(&r.Log) }
+func (r *Runners) sum(of func(*Runner) uint64) uint64 {
+	return of(&r.Hooks) + of(&r.Tracer) + of(&r.Log)
+}
 
 // Late is the number of functions that took longer than their callers waited.
 func (r *Runners) Late() uint64 { return r.sum(func(r *Runner) uint64 { return r.late.Load() }) }

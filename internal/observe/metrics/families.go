@@ -152,7 +152,7 @@ func ofL2() []Family {
 			func(r *Reading) []string { return r.ServersWithoutStores }),
 		{
 			Name: "strata_remote_duration_seconds", Unit: "s", Kind: Buckets, Has: hasL2, Labels: []string{"op", "result"},
-			Help: "Duration of operations on L2 by operation and result: ok, error, or cancelled because the caller left.",
+			Help: "Duration of operations on L2 by operation and result: ok, timeout, error, or cancelled because the caller left.",
 			Each: func(r *Reading, send func(Value, ...string)) {
 				for i := range r.Operations {
 					o := &r.Operations[i]

@@ -1,4 +1,5 @@
-package kit
+// Package numbered has a cache whose numbers all differ, for the tests of collectors of metrics.
+package numbered
 
 import (
 	"reflect"
@@ -14,8 +15,8 @@ type Fixed strata.Stats
 // Stats returns the numbers.
 func (f Fixed) Stats() strata.Stats { return strata.Stats(f) }
 
-// Numbered returns numbers of a cache with all parts, of which no two are equal, by their paths.
-func Numbered(name string) (f Fixed, numbers map[string]float64) {
+// Cache returns numbers of a cache with all parts, of which no two are equal, by their paths.
+func Cache(name string) (f Fixed, numbers map[string]float64) {
 	s := strata.Stats{Name: name, Parts: strata.Parts{Version: "v1", Schema: "json 00", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "available"}}
 	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}, {Operation: "get", Result: "timeout"}}
 	s.Operations[0].Latency.Buckets[3] = 7001
