@@ -36,11 +36,11 @@ func alone(t testing.TB, name string, n int, options ...func(*strata.Options[str
 
 // shared returns a cache on a tier and on a connection of its own to a bus, which it waits
 // for, in a bubble. The test can cut the connection.
-func shared(t testing.TB, tier *stratatest.Tier, bus *stratatest.Bus) (*strata.Cache[string, string], *stratatest.Bus) {
+func shared(t testing.TB, tier *stratatest.Tier, bus *stratatest.Bus, change ...func(*strata.Options[string, string])) (*strata.Cache[string, string], *stratatest.Bus) {
 	t.Helper()
 	tier.Announce(bus)
 	own := bus.Connect()
-	c := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, own })
+	c := alone(t, "users", 0, append(change, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, own })...)
 	for !c.Stats().Connected {
 		time.Sleep(time.Millisecond) // in the bubble
 	}
@@ -276,6 +276,44 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 		if r, err = snapshot.Read(t.Context(), &file, snapshot.Options{}, second); err != nil || r.Caches[0].Stored != 0 || !strings.Contains(r.Caches[0].Suspect, "silent") {
 			t.Errorf("without the bus: %+v, %v", r, err)
 		}
+	})
+}
+
+// TestShortLifeFromL2IsNotRefreshedAtOnce has a snapshot of an instance that knows the value from
+// L2, and so does not know that its life was short from the begin.
+func TestShortLifeFromL2IsNotRefreshedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tier, bus := stratatest.NewTier(), stratatest.NewBus()
+		refreshes := func(o *strata.Options[string, string]) { o.RefreshAt = 0.8 }
+		first, _ := shared(t, tier, bus)
+		second, _ := shared(t, tier, bus)
+		must(t, first.Set(t.Context(), "k", "v", strata.WithTTL(time.Minute)))
+		synctest.Wait()
+		if v, ok := second.Get(t.Context(), "k"); v != "v" || !ok {
+			t.Fatalf("%q, %v", v, ok)
+		}
+		var file bytes.Buffer
+		_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, second)
+		must(t, err)
+		third, _ := shared(t, tier, bus, refreshes)
+		r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, third)
+		if err != nil || r.Caches[0].Stored != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		read := func(loads uint64) {
+			t.Helper()
+			v, err := third.GetOrLoad(t.Context(), "k", func(context.Context, string) (string, error) { return "new", nil })
+			if v != "v" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			synctest.Wait()
+			if s := third.Stats(); s.Loads.OK != loads {
+				t.Errorf("%d loads, want %d", s.Loads.OK, loads)
+			}
+		}
+		read(0)
+		time.Sleep(55 * time.Second) // in the bubble: now it is due
+		read(1)
 	})
 }
 

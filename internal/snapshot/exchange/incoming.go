@@ -167,7 +167,13 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 	if from.Expired {
 		e.Value.Expire()
 	}
-	c.RefreshSoon(e, now, fresh, transfer.Life(from, fresh, ago), 0)
+	life := transfer.Life(from, fresh, ago)
+	if c.L2.HasTier() {
+		// The other instance may have the value from L2, which does not say how long its life was. If
+		// a short life were due at once, each instance that starts would refresh the value.
+		life = fresh
+	}
+	c.RefreshSoon(e, now, fresh, life, 0)
 	c.Mark(e)
 	e.Value.State |= expiry.Taken
 	var removed []local.Removal[K, V]
