@@ -61,7 +61,7 @@ func joined[K comparable, V, W any](t testing.TB, key K, a *strata.Cache[K, V], 
 		eventually(t, "another is connected", func() bool { return b.Stats().Connected })
 		eventually(t, "an instance joins the bus", func() bool {
 			if err := a.Invalidate(t.Context(), key); err != nil {
-				t.Fatal(err)
+				t.Log(err) // a machine with other work, or a short Timeout
 			}
 			return b.Stats().Heard > 0
 		})

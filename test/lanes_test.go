@@ -27,7 +27,7 @@ func TestNamesWriteNoKeysBeforeTheirDrops(t *testing.T) {
 			const names = 20
 			for i := range names {
 				o := strata.Options[string, string]{Name: fmt.Sprintf("n%d", i), TTL: time.Hour}
-				o.Remote.Tier, o.Remote.Bus = redis.NewTier(c), redis.NewBus(c)
+				o.Remote.Tier, o.Remote.Bus, o.Remote.Timeout = redis.NewTier(c), redis.NewBus(c), patience
 				cache, err := strata.New(o)
 				if err != nil {
 					t.Fatal(err)
