@@ -31,7 +31,8 @@ type wants struct {
 	noRemote   bool
 }
 
-// call is what a caller wants, and the mode in which the cache reads for it.
+// call is what a caller wants, and the mode in which the cache reads for it. No closure
+// captures a *call: each read would allocate it.
 type call struct {
 	wants
 	mode
@@ -112,8 +113,7 @@ func ownMemoryTTL(d time.Duration) *expiry.Own { return &expiry.Own{Memory: life
 // noLife is the life of a value that no tier may store.
 const noLife time.Duration = -1
 
-// lifeOrNone returns d, or noLife if d is not positive: zero in a call means the
-// life that the cache gives.
+// lifeOrNone returns d, or noLife if d is not positive: zero in a call means the life that the cache gives.
 func lifeOrNone(d time.Duration) time.Duration {
 	if d <= 0 {
 		return noLife
