@@ -128,10 +128,10 @@ func lifeOrNone(d time.Duration) time.Duration {
 // should be able to use it: each such read can cost the origin a load.
 func SkipRead() CallOption { return CallOption{wants{skipRead: true}} }
 
-// AllowStale makes Get return a stale value if there is no fresh one: a value past its TTL,
-// or made stale by Expire, ExpireTags or ExpireAll, that one of the tiers still keeps; see
-// [Stale]. An invalidated value is not returned. AllowStale has no effect on calls that may
-// load: Options.Stale decides about stale values for these.
+// AllowStale makes Get, and GetMany without any loader, return a stale value if there is no
+// fresh one: a value past its TTL, or made stale by Expire, ExpireTags or ExpireAll, that one of
+// the tiers still keeps; see [Stale]. An invalidated value is not returned. AllowStale has no
+// effect on calls that may load: Options.Stale decides about stale values for these.
 func AllowStale() CallOption { return CallOption{wants{allowStale: true}} }
 
 // NoMemory makes a call pass L1 by: a read does not look in L1, and the values that the
