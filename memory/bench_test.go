@@ -42,7 +42,7 @@ func BenchmarkGet(b *testing.B) {
 // BenchmarkGetByPolicy is BenchmarkGet for each policy.
 func BenchmarkGetByPolicy(b *testing.B) {
 	keys := benchOrder()
-	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, p := range everyPolicy() {
 		b.Run(p.String(), func(b *testing.B) {
 			c := mustNew(b, memory.Options[string, int]{MaxEntries: 2 * benchKeys, TTL: time.Hour, Policy: p})
 			for i, k := range keys {

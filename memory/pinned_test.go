@@ -22,7 +22,7 @@ func pinsBelow(n int) func(key, value int) int64 {
 }
 
 func TestPinnedEntriesAreNeverEvicted(t *testing.T) {
-	for _, p := range everyPolicy {
+	for _, p := range everyPolicy() {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			c := mustNew(t, memory.Options[int, int]{MaxEntries: 1000, MaxWeight: 2000, Weigh: pinsBelow(500), Policy: p})
 			for i := range 50_000 {
@@ -82,7 +82,7 @@ func TestPinnedEntriesExpire(t *testing.T) {
 // TestPinnedEntryBecomesHeavy sets the key of a pinned entry to a value that needs the room
 // of all others.
 func TestPinnedEntryBecomesHeavy(t *testing.T) {
-	for _, p := range everyPolicy {
+	for _, p := range everyPolicy() {
 		kit.Watch(t, time.Minute)
 		c := mustNew(t, memory.Options[string, int64]{MaxWeight: 4, Weigh: func(_ string, v int64) int64 { return v }, Policy: p})
 		c.Set("a", memory.Pinned)
@@ -93,12 +93,10 @@ func TestPinnedEntryBecomesHeavy(t *testing.T) {
 	}
 }
 
-var everyPolicy = []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} // read-only
-
 // TestOperationsOnASmallCacheEnd does all operations in random order on caches of a few
 // entries, from two goroutines. The weight of an entry is its value.
 func TestOperationsOnASmallCacheEnd(t *testing.T) {
-	for _, p := range everyPolicy {
+	for _, p := range everyPolicy() {
 		for seed := range uint64(kit.Rounds(20)) {
 			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
 				kit.Watch(t, time.Minute)

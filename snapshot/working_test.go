@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/snapshot/format"
 	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/testing/kit"
@@ -191,7 +192,8 @@ func TestDropOfEverythingByTheOtherInstanceTakesNoOwnEntry(t *testing.T) {
 }
 
 func TestPinnedEntriesComeBackPinned(t *testing.T) {
-	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range evict.Policies() {
+		p := memory.Policy(policy)
 		pins := func(o *strata.Options[string, string]) {
 			o.Memory.Policy, o.Memory.MaxEntries, o.Memory.MaxWeight = p, 1000, 1000
 			o.Memory.Weigh = func(k, _ string) int64 {

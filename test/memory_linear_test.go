@@ -9,6 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -124,9 +125,9 @@ func memoryHistory(m *memory.Cache[int, int], seed uint64) map[int][]porcupine.O
 // TestMemoryIsLinearizable looks for an order of the calls of each key of a memory.Cache
 // that explains all results.
 func TestMemoryIsLinearizable(t *testing.T) {
-	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range evict.Policies() {
 		for round := range *linearHistories / 10 {
-			m, err := memory.New(memory.Options[int, int]{MaxEntries: 100_000, Policy: policy, TTL: time.Hour})
+			m, err := memory.New(memory.Options[int, int]{MaxEntries: 100_000, Policy: memory.Policy(policy), TTL: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,14 @@ const (
 	policies // the number of them
 )
 
+// Policies returns all policies, in the order of their numbers.
+func Policies() (all []Policy) {
+	for p := range policies {
+		all = append(all, p)
+	}
+	return all
+}
+
 // Known reports whether there is such a policy.
 func (p Policy) Known() bool { return p < policies }
 

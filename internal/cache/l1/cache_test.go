@@ -274,7 +274,7 @@ func TestResizeKeepsTheEntriesThatFit(t *testing.T) {
 // TestEntryThatIsCooledAndNotReadHasNoUsesLeft cools an entry again and again, and renews it each
 // time: a Renew does not count as a use.
 func TestEntryThatIsCooledAndNotReadHasNoUsesLeft(t *testing.T) {
-	for _, policy := range []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} {
+	for _, policy := range policies {
 		c := New(Config[int, int]{MaxEntries: 100, Policy: policy})
 		c.Set(forever(1, 1), 1)
 		if e, _ := c.Peek(1); c.Cool(&e.Head) {

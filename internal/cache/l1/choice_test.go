@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} // read-only
+var policies = evict.Policies() // read-only
 
 // TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
 // cache of each kind: bounds, weights, lives, idle lives, policy, shards, pinned entries,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/memory"
 )
@@ -188,11 +189,11 @@ func TestHotKeysDoNotExpireWithRefreshEvery(t *testing.T) {
 }
 
 func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
-	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range evict.Policies() {
 		synctest.Test(t, func(t *testing.T) {
 			o := &lab.Origin{}
 			c := lab.NewCache(t, everySeconds(30, o.Load), func(o *strata.Options[string, int64]) {
-				o.Memory.Policy, o.Stale.OnError = policy, -1
+				o.Memory.Policy, o.Stale.OnError = memory.Policy(policy), -1
 			})
 			for _, k := range []string{"once", "often"} {
 				lab.MustGet(t, c, k, nil)
@@ -216,10 +217,10 @@ func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
 // TestEntryThatIsNeverReadIsNotRefreshed: an entry loaded, set or warmed, and then never read,
 // ends with its TTL, with each policy, though it is among the hottest; a single read keeps it.
 func TestEntryThatIsNeverReadIsNotRefreshed(t *testing.T) {
-	for _, policy := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, policy := range evict.Policies() {
 		synctest.Test(t, func(t *testing.T) {
 			o := &lab.Origin{}
-			c := lab.NewCache(t, everySeconds(7, o.Load), func(o *strata.Options[string, int64]) { o.Memory.Policy = policy })
+			c := lab.NewCache(t, everySeconds(7, o.Load), func(o *strata.Options[string, int64]) { o.Memory.Policy = memory.Policy(policy) })
 			lab.MustGet(t, c, "loaded", nil)
 			lab.MustGet(t, c, "read", nil)
 			lab.Must(t, c.Set(t.Context(), "set", 7))
