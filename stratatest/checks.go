@@ -25,8 +25,8 @@ type Open func(t *testing.T) (tier remote.Tier, sleep func(time.Duration))
 // coarse as whole seconds.
 //
 // Some sub-tests let the store lose lanes or tags, as a server short of memory
-// does. They need a tier with the methods ForgetLane(key string) and
-// ForgetTags(), which remove these from the store behind the tier's back.
+// does. They need a tier with a method ForgetLane(key string) or ForgetTags(),
+// which removes these from the store behind the tier's back.
 //
 // Keys have random names, so that tiers may share a server.
 func TestTier(t *testing.T, open Open) {

@@ -286,3 +286,32 @@ func mutations() []mutation {
 }
 
 var errMutant = errors.New("mutant")
+
+// TestSkipsSayWhatTheTierLacks in words of users, not by names of internal types.
+func TestSkipsSayWhatTheTierLacks(t *testing.T) {
+	reasons := map[string]bool{}
+	for _, c := range tierchecks.TierChecks() {
+		synctest.Test(t, func(t *testing.T) {
+			whole := NewTier()
+			for _, tier := range []remote.Tier{
+				struct{ remote.Tier }{whole},
+				struct {
+					remote.Tier
+					remote.Tagger
+				}{whole, whole},
+			} {
+				r := recorded(t, func(t testing.TB) { c.Run(t, tierchecks.TierFixture{Tier: tier, Sleep: time.Sleep}) })
+				reasons[r.reason] = true
+			}
+		})
+	}
+	delete(reasons, "") // not skipped
+	for reason := range reasons {
+		if !strings.HasPrefix(reason, "the Tier is no remote.") && !strings.HasPrefix(reason, "the Tier has no Forget") {
+			t.Errorf("a check is skipped because %q", reason)
+		}
+	}
+	if !reasons["the Tier has no ForgetTags"] || !reasons["the Tier is no remote.Announcer"] {
+		t.Errorf("the reasons are %v", reasons)
+	}
+}

@@ -17,6 +17,7 @@ type recorder struct {
 	mu       sync.Mutex
 	failures []string
 	skipped  bool
+	reason   string // of the skip
 	cleanups []func()
 }
 
@@ -64,9 +65,9 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func (r *recorder) Skip(...any) {
-	r.skipped = true
+func (r *recorder) Skip(reason ...any) {
+	r.skipped, r.reason = true, fmt.Sprint(reason...)
 	runtime.Goexit()
 }
 
-func (r *recorder) Skipf(string, ...any) { r.Skip() }
+func (r *recorder) Skipf(format string, args ...any) { r.Skip(fmt.Sprintf(format, args...)) }

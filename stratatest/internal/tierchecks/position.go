@@ -75,7 +75,7 @@ func checkChanges(v *view) {
 	}
 	before := changes()
 	if before == "" {
-		v.Skip("it cannot tell")
+		v.Skip("the Tier does not tell changes: Changes returns no text")
 	}
 	sibling := v.sibling()
 	for name, drop := range map[string]func(){
@@ -212,7 +212,7 @@ func checkPositionCounts(v *view) {
 // checkForgottenLane: a store may lose a lane, and with it drops. The lane then gets a version that
 // it never had, also after as many drops as before.
 func checkForgottenLane(v *view) {
-	store := ability[forgetful](v)
+	store := ability[interface{ ForgetLane(key string) }](v)
 	v.drop(remote.Drop{Key: "k"})
 	p := v.position()
 	lane := v.lane("k")

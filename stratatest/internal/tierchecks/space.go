@@ -17,12 +17,6 @@ func spaceChecks() []tierCheck {
 	}
 }
 
-// forgetful is a tier with a store that can be made to forget.
-type forgetful interface {
-	ForgetLane(key string)
-	ForgetTags()
-}
-
 func (v *view) dropAll(soft bool) {
 	v.Helper()
 	if err := v.DropAll(v.ctx, soft); err != nil {

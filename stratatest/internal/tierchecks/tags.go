@@ -133,7 +133,7 @@ func checkTagsAreOfTheName(v *view) {
 // checkLostTags: a store that has lost its tags may have lost drops, so every entry from before
 // counts as dropped. Entries from after the loss do not.
 func checkLostTags(v *view) {
-	store := ability[forgetful](v)
+	store := ability[interface{ ForgetTags() }](v)
 	for _, first := range []func(){
 		func() {},
 		func() { v.dropTags(false, "another") },

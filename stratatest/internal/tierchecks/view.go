@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func (v *view) stranger() *view {
 func (v *view) another(s remote.Space) *view {
 	v.Helper()
 	if _, ok := remote.As[remote.Binder](v.root); !ok {
-		v.Skip("not a remote.Binder")
+		v.Skip(lacks[remote.Binder]())
 	}
 	return v.bind(s)
 }
@@ -118,9 +119,18 @@ func ability[T any](v *view) T {
 	v.Helper()
 	a, ok := remote.As[T](v.Tier)
 	if !ok {
-		v.Skipf("not a %T", (*T)(nil))
+		v.Skip(lacks[T]())
 	}
 	return a
+}
+
+// lacks says that the tier has no T, an ability or an interface of one method.
+func lacks[T any]() string {
+	t := reflect.TypeFor[T]()
+	if t.Name() == "" {
+		return "the Tier has no " + t.Method(0).Name
+	}
+	return "the Tier is no " + t.String()
 }
 
 func (v *view) held(key string) remote.Held {
