@@ -73,7 +73,9 @@ type Swap struct {
 type Clock interface {
 	// Now returns the time. The clock may show it in steps: the time is t or later, and before
 	// t+step. A step is at most 2 seconds, and values with lives shorter than a step are
-	// refused. All instances must be told the same clock.
+	// refused. A step of zero means that the time is t. All instances must be told the same
+	// clock, which goes on as time does and is never set back. It need not be near the true
+	// time, but must show one after 1970.
 	Now(ctx context.Context) (t time.Time, step time.Duration, err error)
 }
 
@@ -102,7 +104,8 @@ type Add struct {
 // Without it, all values of a key are in its one item.
 type Toucher interface {
 	// TouchMany gives items other lives, and reports which items exist. It leaves their values
-	// alone.
+	// alone. It may leave the Version of an item, too, or give the item another one, as a write
+	// does: a Version that the key never had.
 	TouchMany(ctx context.Context, touches []Touch) (touched []bool, err error)
 	// Large returns the least number of bytes of a value that gets an item of its own. Such a
 	// value takes one more round trip to read and to store. Zero means 32 KiB. It is the same

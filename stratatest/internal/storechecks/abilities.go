@@ -2,6 +2,7 @@ package storechecks
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ func abilityChecks() []check {
 func ability[T any](v *view) T {
 	a, ok := v.f.Store.(T)
 	if !ok {
-		v.Skipf("the store is no %T", (*T)(nil))
+		v.Skipf("the Store is no %v", reflect.TypeFor[T]())
 	}
 	return a
 }
@@ -42,6 +43,8 @@ func checkClock(v *view) {
 			v.Fatalf("Now: %v", err)
 		case step < 0 || step > 2*time.Second:
 			v.Errorf("the clock has steps of %v", step)
+		case t.UnixMilli() <= 0:
+			v.Errorf("the clock shows %v, not a time after 1970", t)
 		case i == 0:
 			begun, first = asked, t
 		case t.Before(last):
@@ -165,4 +168,17 @@ func checkTouch(v *view) {
 	for _, name := range []string{"longer", "longest", "same"} {
 		v.holds(name, name)
 	}
+	first := v.put("k", "one", castier.Version{})
+	second := v.put("k", "two", first)
+	if !touch("k", time.Hour) {
+		v.Errorf("an item that exists is not touched")
+	}
+	third := v.holds("k", "two")
+	if third == first {
+		v.Errorf("a touched item has version %+v again, which it had before the last write", third)
+	}
+	if v.swap("k", "late", first, 0) || third != second && v.swap("k", "late", second, 0) {
+		v.Errorf("a swap of a touched item from an earlier version was done")
+	}
+	v.put("k", "three", third)
 }
