@@ -26,8 +26,6 @@ func (f forgetful) ForgetTags() {
 	f.store.Lose(func(key string) bool { return strings.Contains(key, ":t") || strings.Contains(key, ":T") })
 }
 
-func (f forgetful) ForgetLane(string) {}
-
 // TestTierConforms runs the checks of every Tier on one server and on three, with values in
 // the states of their keys, with values in items of their own, and on servers without abilities.
 func TestTierConforms(t *testing.T) {
@@ -50,24 +48,24 @@ func conforms(t *testing.T, check func(*testing.T, stratatest.Open), servers, la
 	})
 }
 
+func openTable(*testing.T) (castier.Store, func(time.Duration)) {
+	return &table{rows: map[string]row{}}, time.Sleep
+}
+
+func openTier(*testing.T) (remote.Tier, func(time.Duration)) {
+	return castier.New(&table{rows: map[string]row{}}), time.Sleep
+}
+
 // TestTableOfTheExampleConforms: it is a Store, and a Tier over it is a Tier.
 func TestTableOfTheExampleConforms(t *testing.T) {
 	for name, check := range stratatest.StoreChecks() {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				check(t, func(*testing.T) (castier.Store, func(time.Duration)) {
-					return &table{rows: map[string]row{}}, time.Sleep
-				})
-			})
+			synctest.Test(t, func(t *testing.T) { check(t, openTable) })
 		})
 	}
 	for name, check := range stratatest.TierChecks() {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				check(t, func(*testing.T) (remote.Tier, func(time.Duration)) {
-					return castier.New(&table{rows: map[string]row{}}), time.Sleep
-				})
-			})
+			synctest.Test(t, func(t *testing.T) { check(t, openTier) })
 		})
 	}
 }

@@ -14,7 +14,7 @@ type guide struct {
 	pages    map[string]string            // path to text
 	members  map[string]map[string]string // types of the root package, with the types of their fields
 	names    map[string]bool              // names of the root package
-	examples map[string]string            // examples, with the text of their files
+	examples map[string]string            // examples and tests, with the text of their files
 }
 
 func TestGuideNamesExistingThings(t *testing.T) {
@@ -46,15 +46,22 @@ func TestGuideNamesExistingThings(t *testing.T) {
 	}
 }
 
+// runnable finds the names of examples and tests. It is read-only.
+var runnable = regexp.MustCompile(`\b(?:Example|Test)\w*`)
+
 // readGuide reads all documents and the tree.
 func readGuide(t *testing.T) *guide {
 	g := &guide{pages: readPages(t), members: map[string]map[string]string{}, names: map[string]bool{}, examples: map[string]string{}}
 	for _, s := range readTree(t) {
+		text := ""
+		if s.test() {
+			text = readText(t, s.path)
+		}
 		for _, d := range s.file.Decls {
 			f, isFunc := d.(*ast.FuncDecl)
 			switch {
-			case s.test() && isFunc && strings.HasPrefix(f.Name.Name, "Example"):
-				g.examples[f.Name.Name] += readText(t, s.path)
+			case s.test() && isFunc && runnable.MatchString(f.Name.Name):
+				g.examples[f.Name.Name] += text
 				g.addProgram(t, f.Name.Name, s.dir())
 			case !s.test() && s.dir() == ".":
 				g.add(d)
@@ -143,16 +150,16 @@ func (g *guide) checkPage(p, text string) (errs []string) {
 		errs = append(errs, g.checkNames(text)...)
 	}
 	var sources []string
-	for _, name := range regexp.MustCompile(`\bExample\w*`).FindAllString(text, -1) {
+	for _, name := range runnable.FindAllString(text, -1) {
 		if source, ok := g.examples[name]; ok {
 			sources = append(sources, plain(source))
-		} else if name != "Example" {
+		} else if strings.HasPrefix(name, "Example") && name != "Example" {
 			errs = append(errs, "there is no "+name)
 		}
 	}
 	for _, code := range goBlocks(text) {
 		if !isProgram(code) && !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, plain(code)) }) {
-			errs = append(errs, "no example that the page names has the code\n"+code)
+			errs = append(errs, "no example or test that the page names has the code\n"+code)
 		}
 	}
 	return errs
