@@ -108,6 +108,7 @@ type rule struct {
 	check func([]source) []finding
 	bad   []map[string]string
 	good  map[string]string
+	left  func([]source) []string // what -v prints about the bounds; nil: nothing
 }
 
 func TestRules(t *testing.T) {
@@ -124,6 +125,9 @@ func TestRules(t *testing.T) {
 				for _, f := range r.check(parseAll(t, r.good)) {
 					t.Errorf("the rule objects to its good example: %s", f.text)
 				}
+			}
+			if r.left != nil {
+				t.Log("\n" + strings.Join(r.left(tree), "\n"))
 			}
 			for _, f := range r.check(tree) {
 				key := r.name + ": " + f.key

@@ -1,8 +1,10 @@
 package rules_test
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +59,7 @@ func sizeRules() []rule {
 	}, {
 		name:  "package size",
 		check: checkPackageSize,
+		left:  leftInPackages,
 		bad:   []map[string]string{many, rootMany, heavy},
 		good:  map[string]string{"a.go": "package strata", "a_test.go": "package strata" + long + long + long + long + long},
 	}, {
@@ -160,23 +163,48 @@ func nesting(root ast.Node, depth int) int {
 	return deepest
 }
 
-func checkPackageSize(files []source) (all []finding) {
+// packageSize is the size of a package, and how large it may be.
+type packageSize struct {
+	dir                                string
+	files, mostFiles, lines, mostLines int
+}
+
+// packageSizes returns the sizes of all packages: first the one with the fewest lines left.
+func packageSizes(files []source) (all []packageSize) {
 	for dir, pkg := range byPackage(files) {
-		limit, most, lines := maxPackageFiles, maxPackageLines, 0
+		p := packageSize{dir, len(pkg), maxPackageFiles, 0, maxPackageLines}
 		if dir == "." {
-			limit, most = maxRootFiles, maxRootLines
+			p.mostFiles, p.mostLines = maxRootFiles, maxRootLines
 		}
 		for _, s := range pkg {
-			lines += s.lines
+			p.lines += s.lines
 		}
-		if len(pkg) > limit {
-			all = append(all, found(dir, "package %s: %d files, at most %d", dir, len(pkg), limit))
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b packageSize) int {
+		return cmp.Or(cmp.Compare(a.mostLines-a.lines, b.mostLines-b.lines), cmp.Compare(a.dir, b.dir))
+	})
+	return all
+}
+
+func checkPackageSize(files []source) (all []finding) {
+	for _, p := range packageSizes(files) {
+		if p.files > p.mostFiles {
+			all = append(all, found(p.dir, "package %s: %d files, at most %d", p.dir, p.files, p.mostFiles))
 		}
-		if lines > most {
-			all = append(all, found(dir, "package %s: %d lines, at most %d", dir, lines, most))
+		if p.lines > p.mostLines {
+			all = append(all, found(p.dir, "package %s: %d lines, at most %d", p.dir, p.lines, p.mostLines))
 		}
 	}
 	return all
+}
+
+// leftInPackages says how many files and lines each package may have more.
+func leftInPackages(files []source) (lines []string) {
+	for _, p := range packageSizes(files) {
+		lines = append(lines, fmt.Sprintf("%3d files and %5d lines are left in %s", p.mostFiles-p.files, p.mostLines-p.lines, p.dir))
+	}
+	return lines
 }
 
 func checkFace(files []source) (all []finding) {
