@@ -19,7 +19,12 @@ import (
 func TestHitAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	c := holding(t, "k")
+	if err := c.Set(ctx, "tagged", 1, strata.WithTags("a", "b")); err != nil {
+		t.Fatal(err)
+	}
 	for name, get := range map[string]func(){
+		"GetOrLoad of an entry with tags": func() { c.GetOrLoad(ctx, "tagged", plainLoad) },
+
 		"GetOrLoad": func() { c.GetOrLoad(ctx, "k", plainLoad) },
 		"Get":       func() { c.Get(ctx, "k") },
 		"GetOrLoad with options for loads": func() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
@@ -33,7 +34,8 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (len(opts) == 0 || c.sparesHits(opts)) {
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (e.Value.State&expiry.Tagged == 0 || c.near.TagsStand(e)) &&
+		(len(opts) == 0 || c.sparesHits(opts)) {
 		return e.Value.V, nil
 	}
 	return c.getSlow(ctx, key, e, now, load, opts)
@@ -45,7 +47,8 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // an effect.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (len(opts) == 0 || c.sparesHits(opts)) {
+	if e != nil && plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) && (e.Value.State&expiry.Tagged == 0 || c.near.TagsStand(e)) &&
+		(len(opts) == 0 || c.sparesHits(opts)) {
 		return e.Value.V, true
 	}
 	return c.getOnly(ctx, key, e, now, opts)

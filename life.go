@@ -105,9 +105,9 @@ func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
 	return c.generation.DroppedBetween(r.Tags, r.TagWatermark, watermark)
 }
 
-// plain reports whether a hit on an entry that ends at dead needs no check but the time and
-// the generation. It is Lives.SoonAt and Lives.Stamp written out: in code that other
-// packages instantiate, Go calls functions of internal/cache/expiry.
+// plain reports whether a hit on an entry that ends at dead needs no check but the time, the
+// generation and tags. It is Lives.SoonAt and Lives.Stamp written out: in code that other packages
+// instantiate, Go calls functions of internal/cache/expiry.
 func plain[V any](h *local.Held[V], now, dead int64, generation uint64) bool {
 	return now < dead-int64(h.Soon&expiry.SpanMask)*expiry.Units[h.Soon>>expiry.SpanBits] &&
 		h.State>>expiry.StampShift >= generation && h.State&expiry.Closely == 0

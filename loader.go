@@ -222,8 +222,7 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	if p, _ := ctx.Value(previousKey{c}).(*V); p != nil {
 		return *p, true
 	}
-	var zero V
-	return zero, false
+	return *new(V), false
 }
 
 // ManyLoader gets the values of several keys, at most 500, from the origin at once. A key

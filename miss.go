@@ -14,8 +14,7 @@ import (
 func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *call) (V, error) {
 	if load = c.loader(load, o); load == nil {
 		c.counts.turnedAway.Add(1)
-		var zero V
-		return zero, ErrNoLoader
+		return *new(V), ErrNoLoader
 	}
 	if n := c.o.Limits.MaxWaiters; n > 0 {
 		defer c.waiting.Add(-1)

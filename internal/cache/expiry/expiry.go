@@ -9,7 +9,7 @@ package expiry
 // Flags of an entry, in the low bits of Lives.State.
 const (
 	// Closely makes every hit look at the entry more closely: a caller has expired it,
-	// it has tags, or the cache has a Clone, a hook for hits and the like.
+	// or the cache has a Clone, a hook for hits and the like.
 	Closely uint64 = 1 << iota
 	// expired says that a caller has expired the value.
 	expired
@@ -22,9 +22,12 @@ const (
 	HashMask uint64 = 0xfff8
 	// Taken is a flag of an entry that came from a snapshot.
 	Taken uint64 = 1 << 16
-	// StampShift is the number of the bits below the stamp. The 47 bits above them are
-	// enough for four years of one event a microsecond.
-	StampShift = 17
+	// Tagged says that the entry has tags, which are in its record. Hits look whether any
+	// tag was dropped since the last look at these.
+	Tagged uint64 = 1 << 17
+	// StampShift is the number of the bits below the stamp. The 46 bits above them are
+	// enough for two years of one event a microsecond.
+	StampShift = 18
 )
 
 // Lives are the times of an entry's life and its stamp. With the zero Lives an entry

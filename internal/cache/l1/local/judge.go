@@ -1,6 +1,7 @@
 package local
 
 import (
+	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
@@ -48,6 +49,11 @@ func (s *Store[K, V]) JudgeTags(t *Traits) (v ledger.Verdict, since int64) {
 		t.seen.Store(next)
 	}
 	return v, since
+}
+
+// TagsStand reports whether no tag was dropped since the tags of e, which has some, were judged.
+func (s *Store[K, V]) TagsStand(e *Entry[K, V]) bool {
+	return l1.Behind[Record](e).Traits.SeenAt() >= s.Ledger.TagWatermark()
 }
 
 // TagsDropped reports whether e, which is in L1 or on its way there, is absent

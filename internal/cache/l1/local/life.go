@@ -20,7 +20,7 @@ func (s *Store[K, V]) New(now int64, key K, v V, fresh, left time.Duration, from
 	r.Traits = NewTraits(from.Tags, from.TagGeneration, from.Own)
 	flags := s.Flags
 	if len(from.Tags) > 0 {
-		flags |= expiry.Closely
+		flags |= expiry.Tagged
 	}
 	longest := l1.After(now, s.Longest(from.Own))
 	about, dead := expiry.New(from.Generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
