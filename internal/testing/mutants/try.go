@@ -53,7 +53,7 @@ func newSession() (s *session, done func(), err error) {
 	if s.source, err = os.Getwd(); err != nil {
 		return nil, nil, err
 	}
-	out, err := exec.Command("git", "ls-files", "-z", "--", ":!go.work*").Output()
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":!go.work*").Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("git ls-files: %w", err)
 	}
