@@ -14,6 +14,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ func run(args []string) error {
 	}
 	if len(args) > 0 && args[0] == "generic" {
 		if len(args) < 3 {
-			return errors.New("say mutants generic N FOLDER...")
+			return errors.New("say mutants generic N FOLDER, and more folders if you like")
 		}
 		most, err := strconv.Atoi(args[1])
 		if err != nil || most < 1 {
@@ -111,7 +112,7 @@ func chosen(names []string, since, shard string) ([]string, error) {
 		}
 	}
 	if since != "" {
-		out, err := exec.Command("git", "diff", "--name-only", since, "--").Output() //nolint:gosec // the caller's commit
+		out, err := exec.CommandContext(context.Background(), "git", "diff", "--name-only", since, "--").Output() //nolint:gosec // the caller's commit
 		if err != nil {
 			return nil, fmt.Errorf("git diff %s: %w", since, err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func newSession() (s *session, done func(), err error) {
 	if s.source, err = os.Getwd(); err != nil {
 		return nil, nil, err
 	}
-	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":!go.work*").Output()
+	out, err := exec.CommandContext(context.Background(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":!go.work*").Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("git ls-files: %w", err)
 	}
@@ -276,7 +277,7 @@ func (s *session) compile(tree, pkg, binary string, left []string) (string, erro
 	if strings.Contains(pkg, "/coherence/") {
 		inline = "-gcflags=-l" // they compile in half the time, and count no allocations
 	}
-	c := exec.Command("go", "test", inline, "-overlay", binary+".json", "-c", "-o", binary, ".") //nolint:gosec // our own arguments
+	c := exec.CommandContext(context.Background(), "go", "test", inline, "-overlay", binary+".json", "-c", "-o", binary, ".") //nolint:gosec // our own arguments
 	c.Dir = filepath.Join(tree, pkg)
 	out, err := c.CombinedOutput()
 	return string(out), err
@@ -296,7 +297,7 @@ func needless(test string) (left []string) {
 
 // run runs a test with bug n, and returns what it has printed.
 func (s *session) run(tree, pkg, binary string, n int, test string, args ...string) (string, error) {
-	c := exec.Command(binary, append([]string{"-test.timeout", s.limit + "s", "-test.run", test}, args...)...) //nolint:gosec // our own program
+	c := exec.CommandContext(context.Background(), binary, append([]string{"-test.timeout", s.limit + "s", "-test.run", test}, args...)...) //nolint:gosec // our own program
 	c.Dir = filepath.Join(tree, pkg)
 	// The copies have no history of their own.
 	c.Env = append(os.Environ(), variable+"="+strconv.Itoa(n), "STRATA_HISTORY="+s.source)

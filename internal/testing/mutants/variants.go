@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -316,7 +317,7 @@ func compile(root, module string, folders []string, lines map[string][]int) (bug
 		dir, _ = filepath.Rel(module, dir)
 		args = append(args, "./"+filepath.ToSlash(dir))
 	}
-	c := exec.Command("go", args...) //nolint:gosec // folders of the repository
+	c := exec.CommandContext(context.Background(), "go", args...) //nolint:gosec // folders of the repository
 	c.Dir = filepath.Join(root, module)
 	out, err := c.CombinedOutput()
 	if err == nil {
