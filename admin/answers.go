@@ -108,7 +108,7 @@ func (p *Page) detail(i, most int, sample int64, event uint64) api.Detail {
 		Numbers: p.numbers(i), Samples: p.history.of(i, most, sample),
 		Events: []api.Event{}, Settings: []api.Setting{}, Hot: c.hot(),
 	}
-	// Names in the answers are those of package api: the page is an interface that other programs
+	// Package api has the names in the answers: the page is an interface that other programs
 	// use.
 	for _, e := range c.panel.Events(event) {
 		d.Events = append(d.Events, api.Event{Number: e.Number, At: e.At.UnixMilli(), Level: e.Level, Text: e.Text})

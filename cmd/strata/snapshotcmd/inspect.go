@@ -135,7 +135,7 @@ func (v *view) entry(c *contents, e *format.Entry) {
 	if len(e.Tags) > 0 {
 		c.tagged++
 	}
-	// Ages and lives in a snapshot are those of its creation. The view shows those of now.
+	// A snapshot has ages and lives from its creation. The view shows the present ones.
 	if e.Age >= 0 {
 		c.ages.add(e.Age + v.since())
 	}

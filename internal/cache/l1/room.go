@@ -92,7 +92,7 @@ func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed
 		}
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
-			// What was evicted has gone. Its room is for any writer.
+			// The evicted entries have gone. Their room is for any writer.
 			c.release(freed)
 			return gone, false
 		}

@@ -138,7 +138,7 @@ func (l *Link) join(ctx context.Context, subscription int) {
 			err = fmt.Errorf("L2 does not tell its position: %w", err)
 		}
 	}
-	// What the tier has read of its namespace before this moment may have missed a drop, as the
+	// A state of its namespace that the tier has read before this moment may have missed a drop, as the
 	// entries may.
 	if l.o.Recheck != nil {
 		l.o.Recheck()

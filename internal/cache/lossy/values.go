@@ -252,7 +252,7 @@ func (b *planner) self(t reflect.Type, addressed bool) func(*walk, reflect.Value
 	case proven[name] && (addressed || !b.JSON || b.hasMethods(t)):
 		return nil
 	}
-	// What a method does is known only from doing it: the value is encoded, decoded and compared.
+	// The effect of a method is known only from a call: the value is encoded, decoded and compared.
 	b.Self = true
 	return func(_ *walk, v reflect.Value) *Change {
 		data, err := b.Encode(v)

@@ -143,7 +143,7 @@ func parseLine(line []byte) (r Reply, err error) {
 		r.Code, r.Text = code(first), rest
 	case Number:
 		r.Number, ok = number(first) // decr leaves spaces behind it
-	// What follows an unknown line may be a value or another reply: the stream cannot be read on.
+	// The bytes behind an unknown line may be a value or another reply: the stream cannot be read on.
 	case unknown:
 		return r, broken("unknown reply")
 	}
@@ -176,7 +176,7 @@ func (r *Reply) item(rest []byte) bool {
 	cas, rest = word(rest)
 	n, ok := number(flags)
 	r.ClientFlags = uint32(n)
-	// The key is compared with that of the request. One with a space or a line end could make the
+	// The key is compared with the key of the request. One with a space or a line end could make the
 	// parts of the line seem other ones.
 	if !ok || n > math.MaxUint32 || !PlainKey(r.Key) || len(rest) > 0 {
 		return false

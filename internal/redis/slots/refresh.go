@@ -175,7 +175,7 @@ func (f *Fleet[N]) adopt(m *Map, changed bool) {
 		v.replicas = append(v.replicas, replicas)
 	}
 	f.view.Store(v)
-	// What is left has no place in the new topology.
+	// The remaining nodes have no place in the new topology.
 	for _, n := range left {
 		f.tasks.Go(func() { f.dismiss(n) })
 	}

@@ -101,7 +101,7 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 			return err
 		}
 	}
-	// What the batch has not done is done one by one: all of it without scripts, and else the keys
+	// The rest of the batch is done one by one: all keys if the server has no scripts, else the keys
 	// that have moved or are of another type. A drop may be made twice.
 	for j, i := range part {
 		if err := t.dropped(ctx, &drops[i], &leases[i], replies[j]); err != nil {

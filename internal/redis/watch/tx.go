@@ -132,7 +132,7 @@ func run(ask Ask, keys []string, f func(*tx) error) error {
 		if err != nil && !errors.As(err, &refused) {
 			return err
 		}
-		// Nothing is to be written. The keys are unwatched, so that the connection can serve other
+		// There is nothing to write. The keys are unwatched, so that the connection can serve other
 		// calls.
 		if err != nil || t.writes.N == 0 {
 			return errors.Join(err, t.unwatch())

@@ -10,7 +10,7 @@ import (
 // key without a name. The function of returns the name of a key that is neither a string nor an
 // integer.
 func Hasher[K comparable](of func(K) (string, error)) func(K) uint64 {
-	// K may be a defined type, which no type switch finds, so its memory is read as that of its
+	// K may be a defined type, which no type switch finds, so its memory is read as a value of its
 	// kind. A name would cost an allocation for each key.
 	switch kind := reflect.TypeFor[K]().Kind(); {
 	case kind == reflect.String:
