@@ -220,11 +220,6 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 	if r.l2.Down {
 		return false, 0
 	}
-	if k := &r.candidate; r.call.refresh && k.value != nil && a.Held.ID == k.id {
-		r.found(*k.value, k.tags, endL2) // the tier gives no leases for fresh values
-		r.outcome.res.Times = k.times
-		return true, 0
-	}
 	return r.askToReplace(ctx, a.Held.ID)
 }
 

@@ -1,6 +1,7 @@
 package castier
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -260,14 +261,22 @@ func (n *namespace) counter(fleet bool, kind byte, delta uint64) Add {
 	return Add{Key: n.prefix + string(kind), Delta: delta, First: rand.Uint64()>>2 | 1}
 }
 
-// tagClock returns the tag clock: one that is at most [age] old, or, if its server
+// tagClock returns the tag clock for a lease: one that is at most [age] old, or, if its server
 // does not answer, the newest known one. An older clock is safe: values seem older
 // than they are. Without any the clock is 0, and values with tags count as dropped.
+//
+// The clock of a lease is not later than the server's time. So a drop at the latest possible time
+// is later than all leases from before it, also if the clock was lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	if !t.names.freshClock() {
 		t.askClock(ctx, 0)
 	}
-	return t.names.newestClock()
+	clock := t.names.newestClock()
+	at := t.timeOfTags()
+	if now := uint64(at.early) << clockShift; now < clock && clock <= uint64(at.late+maxAhead)<<clockShift {
+		return now
+	}
+	return clock // a clock further ahead of the time is damaged, and mended by drops only
 }
 
 // askClock asks for the tag clock beside an operation. If the clock is behind least, it was
@@ -276,7 +285,7 @@ func (t *Tier) askClock(ctx context.Context, least uint64) {
 	t.names.asideTags.ask(ctx, t.servers.Beside, func(ctx context.Context) error {
 		c, err := t.countTags(ctx, 0)
 		if err == nil && c < least && least <= t.latestClock() {
-			_, err = t.countTags(ctx, least-c)
+			_, err = t.raiseClock(ctx, remade(least))
 		}
 		return err
 	})
@@ -285,11 +294,19 @@ func (t *Tier) askClock(ctx context.Context, least uint64) {
 // aheadOfTime is how much later than the server's time the drop of a tag may be.
 const aheadOfTime = time.Hour
 
+// maxAhead is more than two instances differ about the time of a server, in ms. A drop that
+// nothing else orders is that much before it.
+const maxAhead = 3 * second
+
 // latestClock returns the latest number that the drop of a tag may have.
 func (t *Tier) latestClock() uint64 {
+	return uint64(t.timeOfTags().late+aheadOfTime.Milliseconds()) << clockShift
+}
+
+// timeOfTags returns the present time of the server with the tag clock, as far as it is known.
+func (t *Tier) timeOfTags() instant {
 	server := t.servers.Home(t.names.prefix + string(byte(clockItem)))
-	at := t.names.clock(server).at(time.Now())
-	return uint64(at.late+aheadOfTime.Milliseconds()) << clockShift
+	return t.names.clock(server).at(time.Now())
 }
 
 // clockFrom returns the tag clock for the latest drop among tags read before: no drop is
@@ -328,10 +345,15 @@ func (n *namespace) newestClock() uint64 {
 // time in ms.
 const clockShift = 22
 
-// countTags adds to the tag clock, and returns it. If the clock is behind one that this
-// instance has seen, it was lost or damaged: it is set beyond that. A drop takes it to the
-// server's time, which no clock was ahead of before, so the drop counts even if the clock
-// was damaged.
+// ordered is a bit of a clock that a drop has set beyond the server's time, once after the
+// clock was made. From then on numbers of the clock order drops and leases. Before that there may
+// be leases by a clock that was lost: none of them is later than the time of the loss.
+const ordered = 1 << (clockShift - 1)
+
+// countTags adds to the tag clock, and returns it. A missing clock is made. A clock behind
+// the newest that this instance has seen was lost or damaged: it is set beyond that. The first
+// drop takes a clock to the server's latest possible time. Every drop takes it to a while
+// before the server's time, so the drop counts even if the clock was damaged.
 func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 	op := Add{Key: t.names.prefix + string(byte(clockItem)), Delta: delta}
 	server := t.servers.Home(op.Key)
@@ -339,17 +361,28 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 	if err != nil {
 		return 0, t.of(server, err)
 	}
-	op.First = uint64(at.late)<<clockShift + delta
+	if op.First = uint64(at.early) << clockShift; delta > 0 {
+		op.First = uint64(at.late)<<clockShift | ordered + delta
+	}
 	c, least, err := t.countOnce(ctx, server, op)
-	if delta > 0 {
-		least = max(least, uint64(at.early)<<clockShift)
+	if err == nil && delta > 0 {
+		if least = max(least, uint64(at.early-maxAhead)<<clockShift); c&ordered == 0 {
+			least = max(least, uint64(at.late)<<clockShift)
+		}
+		least = least | ordered + delta
 	}
-	if err == nil && c < least+delta {
-		op.Delta += least - c
-		c, _, err = t.countOnce(ctx, server, op)
+	switch {
+	case err != nil || c >= least:
+		return c, err
+	case delta == 0:
+		least = remade(least)
 	}
-	return c, err
+	return t.raiseClock(ctx, least)
 }
+
+// remade returns the clock to set in place of one that was lost or damaged, and was c at least.
+// Nothing orders it: other instances may have given leases by a later one.
+func remade(c uint64) uint64 { return (c>>clockShift + 1) << clockShift }
 
 // countOnce is countTags for one addition. seen is the newest clock known before it.
 func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint64, err error) {
@@ -360,12 +393,64 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint6
 	if err != nil {
 		return 0, 0, t.of(server, err)
 	}
+	n.keepClock(ticket, asked, sums[0])
+	return sums[0], seen, nil
+}
+
+// keepClock remembers the answer to a request for the tag clock.
+func (n *namespace) keepClock(ticket uint64, asked time.Time, clock uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// A clock from before a recheck is asked for again, but its number counts as known.
-	n.tags.value = max(sums[0], n.tags.value)
+	n.tags.value = max(clock, n.tags.value)
 	n.tags.keep(ticket, asked, n.tags.value)
-	return sums[0], seen, nil
+}
+
+// raiseClock sets the tag clock to least, unless it is later, and returns it. Two instances that
+// raise it at once take it no further than one of them would.
+func (t *Tier) raiseClock(ctx context.Context, least uint64) (uint64, error) {
+	key := t.names.prefix + string(byte(clockItem))
+	server := t.servers.Home(key)
+	for range maxTurns {
+		ticket, asked := t.names.ticket(), time.Now()
+		items, errs, err := t.get(ctx, server, []string{key})
+		if err = cmp.Or(err, errs.first()); err != nil {
+			return 0, t.of(server, err)
+		}
+		c, ok := number(items[0])
+		if !ok || c < least {
+			raise := Swap{Key: key, Value: strconv.AppendUint(nil, least, 10), Version: items[0].Version}
+			swapped, errs, err := t.swap(ctx, server, []Swap{raise})
+			if err = cmp.Or(err, errs.first()); err != nil {
+				return 0, t.of(server, err)
+			}
+			if !swapped[0] {
+				continue
+			}
+			c = least
+		}
+		t.names.keepClock(ticket, asked, c)
+		return c, nil
+	}
+	return 0, errContended
+}
+
+// awaitTags waits until the server's time has passed clock, the number of a drop. Values
+// loaded before that would seem dropped. It waits no longer than for half of the call's time.
+func (t *Tier) awaitTags(ctx context.Context, clock uint64) {
+	wait := duration(int64(clock>>clockShift) + 2 - t.timeOfTags().early) // a whole ms past it, and the error of this one
+	if _, end := remote.Split(ctx); !end.IsZero() {
+		wait = min(wait, time.Until(end)/2)
+	}
+	if wait <= 0 || wait > 2*duration(maxAhead) { // or the clock is damaged
+		return
+	}
+	passed := time.NewTimer(wait)
+	defer passed.Stop()
+	select {
+	case <-passed.C:
+	case <-ctx.Done():
+	}
 }
 
 // of returns the error of a server, with its name if there are others.

@@ -50,6 +50,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 		})
 	}
 	t.applyTags(ctx, all)
+	t.awaitTags(ctx, clock)
 	return remote.JoinKeys(errorsOf(all))
 }
 
@@ -118,6 +119,7 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 		}
 	}
 	t.applyTags(ctx, lost)
+	t.awaitTags(ctx, now)
 	return nil
 }
 

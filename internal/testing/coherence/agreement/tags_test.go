@@ -164,6 +164,31 @@ func checkExpireTags(t *testing.T, tier func(*lab.Shared) remote.Tier) {
 	}
 }
 
+// TestRefreshAfterAnExpiryOfATagIsALoad has an instance refresh a key while another instance loads
+// it, and a tag of the value expire meanwhile. The refresh waits for that value, and must load anew.
+func TestRefreshAfterAnExpiryOfATagIsALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := lab.NewTagged(t), &lab.Origin{Takes: time.Second}
+		load := func(ctx context.Context, key string) (int64, error) {
+			v := o.Value.Load()
+			strata.Loading(ctx).SetTags("t")
+			_, err := o.Load(ctx, key)
+			return v, err
+		}
+		with := func(opts *strata.Options[string, int64]) { opts.Loader = load }
+		a, b := lab.Instance(t, s, with), lab.Instance(t, s, with)
+		go func() { _, _ = a.GetOrLoad(t.Context(), "k", nil) }()
+		synctest.Wait() // the load has begun
+		o.Value.Store(2)
+		lab.Must(t, b.ExpireTags(t.Context(), "t"))
+		lab.Must(t, b.Refresh(t.Context(), "k"))
+		synctest.Wait() // the refresh waits
+		if v := lab.MustGet(t, b, "k", nil); v != 2 {
+			t.Errorf("got %d, which a tag has expired before the call", v)
+		}
+	})
+}
+
 // slowReplacer is a tier with a delay of 10 ms, of the time of its bubble, for leases
 // that replace fresh values and for drops.
 type slowReplacer struct{ remote.Tier }
