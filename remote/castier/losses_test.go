@@ -178,47 +178,51 @@ func TestClockThatIsLostIsNotBehind(t *testing.T) {
 // instances that know the server's time with different uncertainties give leases and drop a tag.
 func TestDropIsLaterThanLeasesFromBeforeTheClockWasLost(t *testing.T) {
 	for seed := range uint64(2000) {
-		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			m := casmodel.New(t, 1)
-			var tiers []*castier.Tier
-			var leases []remote.Lease
-			for i := range 40 {
-				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
-				if len(tiers) < 4 {
-					tiers = append(tiers, another(m))
-				}
-				tier := tiers[r.IntN(len(tiers))]
-				if r.IntN(2) == 0 {
-					tier.Recheck()
-				}
-				switch r.IntN(4) {
-				case 0:
-					m.Lose(func(key string) bool { return strings.HasSuffix(key, ":c") })
-				case 1:
-					before := leases
-					ctx, cancel := remote.WithTimeout(t.Context(), time.Duration(1+r.IntN(3000))*time.Millisecond)
-					if err := tier.DropTags(ctx, []string{"t"}, r.IntN(2) == 0); err != nil {
-						t.Fatal(err)
-					}
-					cancel()
-					known := tagsOf(t, another(m), "t")
-					for _, l := range before {
-						if l.Clock >= max(known.Dropped, known.Expired) {
-							t.Fatalf("seed %d: a lease from before a drop at %+v has clock %d", seed, known, l.Clock)
-						}
-					}
-				default:
-					leases = append(leases, acquire(t, tier, fmt.Sprint(i)).Lease)
-				}
-			}
-			time.Sleep(3 * time.Second)
-			known := tagsOf(t, another(m), "t") // a reader takes a clock made anew beyond the drops
-			if last := acquire(t, another(m), "last").Lease; last.Clock < max(known.Dropped, known.Expired) {
-				t.Errorf("seed %d: a lease long after a drop at %+v has clock %d", seed, known, last.Clock)
-			}
-		})
+		synctest.Test(t, func(t *testing.T) { losesClock(t, seed) })
 	}
+}
+
+func losesClock(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := casmodel.New(t, 1)
+	var tiers []*castier.Tier
+	latest := uint64(0) // the clock of a lease
+	for i := range 40 {
+		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond) // in a bubble
+		if len(tiers) < 4 {
+			tiers = append(tiers, another(m))
+		}
+		tier := tiers[r.IntN(len(tiers))]
+		if r.IntN(2) == 0 {
+			tier.Recheck()
+		}
+		switch r.IntN(4) {
+		case 0:
+			m.Lose(func(key string) bool { return strings.HasSuffix(key, ":c") })
+		case 1:
+			if number := dropsSoon(t, tier, m, r); number <= latest {
+				t.Fatalf("seed %d: a drop has the number %d, a lease from before it %d", seed, number, latest)
+			}
+		default:
+			latest = max(latest, acquire(t, tier, fmt.Sprint(i)).Lease.Clock)
+		}
+	}
+	time.Sleep(3 * time.Second)
+	known := tagsOf(t, another(m), "t") // a reader takes a clock made anew beyond the drops
+	if last := acquire(t, another(m), "last").Lease; last.Clock < max(known.Dropped, known.Expired) {
+		t.Errorf("seed %d: a lease long after a drop at %+v has clock %d", seed, known, last.Clock)
+	}
+}
+
+// dropsSoon drops the tag t in a short time, and returns the number of the drop.
+func dropsSoon(t *testing.T, tier *castier.Tier, m *casmodel.Store, r *rand.Rand) uint64 {
+	ctx, cancel := remote.WithTimeout(t.Context(), time.Duration(1+r.IntN(3000))*time.Millisecond)
+	defer cancel()
+	if err := tier.DropTags(ctx, []string{"t"}, r.IntN(2) == 0); err != nil {
+		t.Fatal(err)
+	}
+	known := tagsOf(t, another(m), "t")
+	return max(known.Dropped, known.Expired)
 }
 
 func tagsOf(t *testing.T, tier *castier.Tier, tag string) remote.Tag {
