@@ -47,39 +47,50 @@ func bucket(d time.Duration) int {
 	return min(bits.Len64(max(units, 1)-1), DurationBuckets-1)
 }
 
-// Durations counts durations. The zero Durations is empty. It is safe for concurrent use, and
-// must not be copied.
+// Durations counts durations. The zero Durations is empty, and takes 16 bytes until the first
+// duration. It is safe for concurrent use, and must not be copied.
 type Durations struct {
-	buckets [DurationBuckets]atomic.Uint64
-	sum     atomic.Int64
+	made atomic.Pointer[buckets] // nil while no duration was added
+	sum  atomic.Int64
+}
+
+type buckets [DurationBuckets]atomic.Uint64
+
+// buckets returns the buckets, which it makes at the first call.
+func (h *Durations) buckets() *buckets {
+	if b := h.made.Load(); b != nil {
+		return b
+	}
+	h.made.CompareAndSwap(nil, new(buckets))
+	return h.made.Load()
 }
 
 // Add counts d. A negative d counts as zero.
 func (h *Durations) Add(d time.Duration) {
 	d = max(d, 0)
-	h.buckets[bucket(d)].Add(1)
+	h.buckets()[bucket(d)].Add(1)
 	h.sum.Add(int64(d))
 }
 
 // Read returns the number of durations in each bucket and their sum. Durations added
 // meanwhile may be in one and not in the other.
 func (h *Durations) Read() (n [DurationBuckets]uint64, sum time.Duration) {
-	for i := range h.buckets {
-		n[i] = h.buckets[i].Load()
+	if b := h.made.Load(); b != nil {
+		for i := range b {
+			n[i] = b[i].Load()
+		}
 	}
 	return n, time.Duration(h.sum.Load())
 }
 
 // Mean returns the mean of all durations, zero if there are none.
 func (h *Durations) Mean() time.Duration {
-	var n uint64
-	for i := range h.buckets {
-		n += h.buckets[i].Load()
-	}
+	buckets, sum := h.Read()
+	n := Sum(buckets[:])
 	if n == 0 {
 		return 0
 	}
-	return time.Duration(h.sum.Load() / int64(n))
+	return sum / time.Duration(n)
 }
 
 // Sizes counts sizes in bytes. The zero Sizes is empty. It is safe for concurrent use, and

@@ -36,15 +36,15 @@ const (
 // Log is the drops of one cache, and the drops that snapshots have told of. Make it
 // with [New]. It is safe for concurrent use.
 type Log struct {
-	id      uint64
-	now     func() int64
-	base    int64
-	most    atomic.Int64 // groups of a stripe
-	stripes [stripes]stripe
-	all     atomic.Int64 // stamp of the last drop of everything
-	forgot  marks        // of drops no longer in the stripes
-	sliced  atomic.Int64 // the last moment at which forgot was cut
-	widely  atomic.Int64 // the time of the clock when a drop of many keys was learned last
+	id     uint64
+	now    func() int64
+	base   int64
+	most   atomic.Int64                    // groups of a stripe
+	made   atomic.Pointer[[stripes]stripe] // nil until the first use: most caches drop nothing for long
+	all    atomic.Int64                    // stamp of the last drop of everything
+	forgot marks                           // of drops no longer in the stripes
+	sliced atomic.Int64                    // the last moment at which forgot was cut
+	widely atomic.Int64                    // the time of the clock when a drop of many keys was learned last
 
 	mu       sync.RWMutex // guards below; held for reading while an entry is taken in
 	origins  []*origin    // that snapshots have told of; the first one stands for the forgotten ones
@@ -75,6 +75,15 @@ func New(id uint64, now func() int64) *Log {
 	return l
 }
 
+// parts returns the stripes, which it makes at the first call.
+func (l *Log) parts() *[stripes]stripe {
+	if p := l.made.Load(); p != nil {
+		return p
+	}
+	l.made.CompareAndSwap(nil, new([stripes]stripe))
+	return l.made.Load()
+}
+
 // Stamp returns the stamp of a time of the clock.
 func (l *Log) Stamp(at int64) int64 { return l.base + at }
 
@@ -87,7 +96,7 @@ func (l *Log) Note(hash uint64, at int64) {
 	if at == 0 {
 		at = l.now()
 	}
-	s := &l.stripes[hash%stripes]
+	s := &l.parts()[hash%stripes]
 	s.mu.Lock()
 	if old := s.put(drop{hash, s.next(l.Stamp(at))}, int(l.most.Load())); old.stamp != 0 {
 		l.forgot.add(old.hash, 64, old.stamp)
@@ -113,7 +122,7 @@ func (l *Log) note(tags []string) {
 		l.Note(Tag(t), 0)
 	}
 	if len(tags) == 0 {
-		s := &l.stripes[0]
+		s := &l.parts()[0]
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		l.all.Store(s.next(l.Stamp(l.now())))
@@ -190,7 +199,7 @@ func (s *stripe) since(stamp int64, all []drop) []drop {
 
 // last returns the stamp of the last drop of a hash by this cache, or a later one.
 func (l *Log) last(hash uint64) int64 {
-	s := &l.stripes[hash%stripes]
+	s := &l.parts()[hash%stripes]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.groups != nil {
@@ -209,9 +218,9 @@ const lead = int64(time.Millisecond)
 // the stamps of all later ones. With cut later marks go to a slice of their own, if the last one
 // was begun some time ago.
 func (l *Log) moment(cut bool) int64 {
-	m := l.Stamp(l.now())
-	for i := range l.stripes {
-		s := &l.stripes[i]
+	m, parts := l.Stamp(l.now()), l.parts()
+	for i := range parts {
+		s := &parts[i]
 		s.mu.Lock()
 		m = max(m, s.last)
 		s.mu.Unlock()
@@ -220,8 +229,8 @@ func (l *Log) moment(cut bool) int64 {
 		m += lead
 		l.forgot.cut(m)
 	}
-	for i := range l.stripes {
-		s := &l.stripes[i]
+	for i := range parts {
+		s := &parts[i]
 		s.mu.Lock()
 		s.last = max(s.last, m)
 		s.mu.Unlock()

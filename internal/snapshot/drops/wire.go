@@ -173,8 +173,8 @@ func (l *Log) own(w *writer, since, lost int64) {
 	own := l.moment(false)
 	w.begin(l.id, own, max(l.all.Load(), l.forgot.ended(), lost))
 	var all []drop
-	for i := range l.stripes {
-		all = l.stripes[i].since(since, all)
+	for i := range l.parts() {
+		all = l.parts()[i].since(since, all)
 	}
 	w.drops(&l.forgot, all)
 	w.marks(&l.forgot, since)
