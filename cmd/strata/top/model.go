@@ -101,7 +101,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		// questions.
 		return m, tea.Tick(every, func(time.Time) tea.Msg { return tickMsg{} })
 	case detailMsg:
-		if m.failed(msg.err); msg.err == nil {
+		// A late answer about another cache than the chosen one must not be seen under its name.
+		if m.failed(msg.err); msg.err == nil && msg.d.Name == m.chosen {
 			m.detail = msg.d
 		}
 	case explainedMsg:

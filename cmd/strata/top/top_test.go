@@ -123,6 +123,23 @@ func TestKeysSortAndChoose(t *testing.T) {
 	}
 }
 
+// TestLateDetailIsNotShownUnderAnotherName has the answer about a cache come after another one was chosen.
+func TestLateDetailIsNotShownUnderAnotherName(t *testing.T) {
+	m := view(t, summary("carts", 5, 1), summary("users", 5, 1))
+	press(m, "enter")
+	chosen := m.chosen
+	late := api.Detail{Name: map[string]string{"carts": "users", "users": "carts"}[chosen], Events: []api.Event{{Text: "of another cache"}}}
+	m.Update(detailMsg{late, nil})
+	if strings.Contains(m.draw(), "of another cache") {
+		t.Errorf("the detail of %s is shown under the name %s", late.Name, chosen)
+	}
+	late.Name = chosen
+	m.Update(detailMsg{late, nil})
+	if !strings.Contains(m.draw(), "of another cache") {
+		t.Errorf("the detail of %s is not shown", chosen)
+	}
+}
+
 func TestScreensFitEveryTerminal(t *testing.T) {
 	hostile := summary("\x1b[31mevil\u202e\u4e16\u754c"+strings.Repeat("long", 100), 5, 1)
 	hostile.Info.Bus, hostile.Numbers.Bus.Pending, hostile.Numbers.Remote.BreakerOpen = "x", 3, true
@@ -135,7 +152,7 @@ func TestScreensFitEveryTerminal(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		checkFits(t, m)
 		press(m, "enter")
-		m.Update(detailMsg{api.Detail{Name: "\x1b]0;x\a", Events: []api.Event{{Text: "a\x1b[2Jb"}}, Hot: api.Hot{ByReads: []api.HotKey{{Key: "\x9b1m"}}}}, nil})
+		m.Update(detailMsg{api.Detail{Name: m.chosen, Info: api.Info{L2: "\x1b]0;x\a"}, Events: []api.Event{{Text: "a\x1b[2Jb"}}, Hot: api.Hot{ByReads: []api.HotKey{{Key: "\x9b1m"}}}}, nil})
 		checkFits(t, m)
 		press(m, "down", "down")
 		checkFits(t, m)
