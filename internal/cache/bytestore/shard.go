@@ -19,22 +19,24 @@ const smallPart = 10
 
 // shard is a part of a store.
 type shard struct {
-	mu     sync.RWMutex // guards below, but for the counts of readers
-	index  index
-	chunks []chunk // by number; number 0 is none
-	unused []int   // numbers of chunks without memory
-	spare  []int   // chunks with memory and no entries
-	queues [queues]queue
+	mu sync.RWMutex // guards below, but for the counts of readers
+	// The counts are in the line of the lock, which a reader has just written.
+	hits, misses atomic.Uint64
+	index        index
+	chunks       []chunk // by number; number 0 is none
+	unused       []int   // numbers of chunks without memory
+	spare        []int   // chunks with memory and no entries
+	queues       [queues]queue
 	// ghosts are hashes of keys that left the small queue unread, at their low bits. Keys that come
 	// back enter main.
 	ghosts []uint32
 
 	evicted, expired, rejected uint64
 
-	_            [64]byte // readers of the numbers below are not in the way of the lock
-	hits, misses atomic.Uint64
-	_            [48]byte
+	_ [lineBytes]byte // the lock of the next shard is in another line
 }
+
+const lineBytes = 64
 
 const (
 	shardBytes = int64(unsafe.Sizeof(shard{}))
@@ -361,20 +363,10 @@ func (s *shard) copyOf(c *Store, n int, dst []byte) (copied []byte, more bool) {
 	ch, now := &s.chunks[n], c.now()
 	for at := 0; at < ch.end; {
 		e := read(ch.data[at:])
-		if i := s.indexAt(maphash.Bytes(c.seed, e.key), placeOf(n, at)); i && (e.deadline == 0 || now < e.deadline) {
+		if i := s.index.at(maphash.Bytes(c.seed, e.key), placeOf(n, at)); i >= 0 && (e.deadline == 0 || now < e.deadline) {
 			dst = append(dst, ch.data[at:at+e.size]...)
 		}
 		at += e.size
 	}
 	return dst, true
-}
-
-// indexAt reports whether a slot names a place, while readers count.
-func (s *shard) indexAt(hash uint64, p place) bool {
-	for i := s.index.home(hash); ; i = (i + 1) & (len(s.index.slots) - 1) {
-		x := atomic.LoadUint64(&s.index.slots[i])
-		if x == 0 || placeIn(x) == p && hashIn(x) == hash&hashMask {
-			return x != 0
-		}
-	}
 }

@@ -191,9 +191,6 @@ func (c *Store) Len() (n int) {
 // tables.
 func (c *Store) Bytes() int64 { return c.budget.Load() - c.room.Load() }
 
-// Budget returns the most memory that the store may take.
-func (c *Store) Budget() int64 { return c.budget.Load() }
-
 // Stats returns the numbers of the store.
 func (c *Store) Stats() (n Stats) {
 	for i := range c.shards {
@@ -234,8 +231,12 @@ func (c *Store) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Resize changes the budget. With less than before entries leave, and their memory goes back to
-// the system, which takes a garbage collection. A budget less than [MinBudget] is an error.
+// muchMemory is the memory for which Resize collects garbage. The runtime gives less back by itself.
+const muchMemory = 1 << 20
+
+// Resize changes the budget. With less than before entries leave. A mebibyte of memory or more goes
+// back to the system at once, which takes a garbage collection. A budget less than [MinBudget] is an
+// error.
 func (c *Store) Resize(budget int64) error {
 	if budget < MinBudget {
 		return ErrBudget
@@ -246,7 +247,9 @@ func (c *Store) Resize(budget int64) error {
 		return nil
 	}
 	c.free(0)
-	debug.FreeOSMemory()
+	if old-budget >= muchMemory {
+		debug.FreeOSMemory()
+	}
 	return nil
 }
 
