@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// TestCallsOfOtherLibrariesHaveTheirCounterparts runs, with the two tests below, the code of
+// TestCallsOfOtherLibrariesHaveTheirCounterparts runs, with the tests below, the code of
 // the pages docs/guide/coming-from.md and docs/guide/coming-from-memory.md.
 func TestCallsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
 	synctest.Test(t, callsOfOtherLibraries)
@@ -241,5 +241,28 @@ func TestCachesInMemoryHaveTheirCounterparts(t *testing.T) {
 	small.Set(2, "Bob")
 	if evicted != 1 {
 		t.Errorf("OnEvict was called %d times", evicted)
+	}
+}
+
+// TestCachesOfBytesHaveTheirCounterparts runs the calls of ByteCache.
+func TestCachesOfBytesHaveTheirCounterparts(t *testing.T) {
+	b, err := memory.NewByteCache(64 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, value, buffer := []byte("7"), []byte("Ann"), make([]byte, 0, 16)
+	stored := b.Set(key, value)
+	stored = b.SetTTL(key, value, time.Minute) && stored
+	got, ok := b.AppendGet(buffer[:0], key)
+	if !stored || !ok || string(got) != "Ann" {
+		t.Errorf("stored %v; AppendGet: %q, %v", stored, got, ok)
+	}
+	n := 0
+	b.All()(func([]byte, []byte) bool { n++; return true })
+	if ratio := b.Stats().HitRatio(); n != 1 || b.Len() != 1 || ratio != 1 {
+		t.Errorf("%d entries in All, Len %d, hit ratio %v", n, b.Len(), ratio)
+	}
+	if !b.Delete(key) {
+		t.Error("Delete found nothing")
 	}
 }

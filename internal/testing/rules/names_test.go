@@ -25,7 +25,7 @@ var maxNames = map[string]int{ // read-only
 	"contrib/goredis": 20,
 	"contrib/zstd":    1,
 	"memcached":       132,
-	"memory":          59,
+	"memory":          71,
 	"otel":            23,
 	"otel/producer":   5,
 	"prometheus":      22,

@@ -1,0 +1,41 @@
+package bytestore
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzOps runs operations that data describes, three bytes each, and compares the store with a map: a value
+// is the last one of its key, or gone. Keys and sizes are few, so that operations meet.
+func FuzzOps(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x01\x01\x02\x02\x01\x02\x03\x01\x02"))
+	f.Add(bytes.Repeat([]byte("\x00\x01\xff\x10\x02\xee\x01\x01\x00"), 100))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, model := newStore(t, MinBudget), map[string][]byte{}
+		for n := 0; len(data) >= 3; n++ {
+			op, key, size := data[0]%8, data[1:2], int(data[2])<<(data[0]>>3&7)
+			data = data[3:]
+			switch op {
+			case 0:
+				c.Delete(key)
+				delete(model, string(key))
+			case 1, 2, 3:
+				v, ok := c.AppendGet(nil, key)
+				if want, had := model[string(key)]; ok && (!had || !bytes.Equal(v, want)) {
+					t.Fatalf("operation %d: %d bytes, not %d, %v", n, len(v), len(want), had)
+				}
+			case 4:
+				_ = c.Resize(MinBudget + int64(size))
+			default:
+				v := bytes.Repeat([]byte{byte(n)}, size)
+				if model[string(key)] = v; !c.Set(key, v, 0) {
+					delete(model, string(key))
+				}
+				if got, ok := c.AppendGet(nil, key); ok != (model[string(key)] != nil) || ok && !bytes.Equal(got, v) {
+					t.Fatalf("operation %d: %d of %d bytes, %v, after they were stored", n, len(got), size, ok)
+				}
+			}
+		}
+		check(t, c)
+	})
+}

@@ -1,0 +1,275 @@
+package bytestore
+
+import (
+	"errors"
+	"hash/maphash"
+	"iter"
+	"math/bits"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxChunk is the size of a chunk. Smaller stores have smaller ones, so that each shard has a
+	// good number of them.
+	maxChunk, minChunk = 64 << 10, 4 << 10
+	// shardChunks is the number of chunks that a shard has at least.
+	shardChunks = 16
+	// MinBudget is the least budget of a store.
+	MinBudget = 2 * shardChunks * minChunk
+	// largest is the part of the budget that one entry may have.
+	largest = 10
+	// page is the granularity in which the runtime gives memory to a large object.
+	page = 8 << 10
+)
+
+// ErrBudget means that a budget is less than [MinBudget].
+var ErrBudget = errors.New("bytestore: the budget is less than 128 KiB")
+
+// Store is a bounded map of bytes to bytes. Make it with [New]. It is safe for concurrent use.
+type Store struct {
+	seed   maphash.Seed
+	start  time.Time
+	shift  uint // of the hash, for the number of a shard
+	chunk  int  // size of a chunk
+	shards []shard
+
+	budget atomic.Int64
+	// room is the part of the budget that no chunk and no index has taken. It is negative from a
+	// Resize until enough entries have left.
+	room atomic.Int64
+	turn atomic.Uint32 // of the shard that frees memory for others next
+}
+
+// Stats are numbers of a [Store] since it was made.
+type Stats struct {
+	Hits, Misses uint64
+	// Evicted entries made room, Expired ones were found after their deadline, Rejected ones were
+	// too large.
+	Evicted, Expired, Rejected uint64
+}
+
+// New returns an empty store that takes at most budget bytes, with all that it needs. On 32-bit
+// machines a budget is less than 2 GiB.
+func New(budget int64) (*Store, error) {
+	if budget < MinBudget {
+		return nil, ErrBudget
+	}
+	c := &Store{seed: maphash.MakeSeed(), start: time.Now()}
+	c.chunk = int(min(maxChunk, max(minChunk, 1<<(bits.Len64(uint64(budget/shardChunks))-2))))
+	n := 1 << bits.Len(uint(16*runtime.GOMAXPROCS(0)-1))
+	for n > 1 && int64(n)*shardChunks*int64(c.chunk) > budget {
+		n /= 2
+	}
+	c.shift = uint(64 - bits.TrailingZeros(uint(n)))
+	c.shards = make([]shard, n)
+	c.budget.Store(budget)
+	c.room.Store(budget - int64(n)*(shardBytes+slotBytes*minSlots))
+	for i := range c.shards {
+		c.shards[i].init()
+	}
+	return c, nil
+}
+
+// AppendGet appends the value of key to dst, and reports whether there is one. It keeps neither dst
+// nor key.
+func (c *Store) AppendGet(dst, key []byte) ([]byte, bool) {
+	hash := maphash.Bytes(c.seed, key)
+	s := c.shard(hash)
+	s.mu.RLock()
+	i, e := s.find(hash, key)
+	if i < 0 {
+		s.mu.RUnlock()
+		s.misses.Add(1)
+		return dst, false
+	}
+	if e.deadline != 0 && c.now() >= e.deadline {
+		s.mu.RUnlock()
+		s.misses.Add(1)
+		c.expire(hash, key)
+		return dst, false
+	}
+	dst = append(dst, e.value...)
+	s.index.noteRead(i)
+	s.mu.RUnlock()
+	s.hits.Add(1)
+	return dst, true
+}
+
+// expire removes the entry of key if its deadline has passed.
+func (c *Store) expire(hash uint64, key []byte) {
+	s := c.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, e := s.find(hash, key); i >= 0 && e.deadline != 0 && c.now() >= e.deadline {
+		s.index.remove(i)
+		s.expired++
+	}
+}
+
+// Set stores a value, which ends after ttl; a ttl of zero or less means never. Set keeps neither
+// key nor value. It reports false if the entry needs more than a tenth of the budget: then the
+// key has no value afterwards.
+func (c *Store) Set(key, value []byte, ttl time.Duration) bool {
+	hash := maphash.Bytes(c.seed, key)
+	s := c.shard(hash)
+	deadline := int64(0)
+	if ttl > 0 {
+		deadline = min(c.now()+max(1, ttl.Milliseconds()), 1<<(8*deadlineBytes)-1)
+	}
+	if int64(len(key))+int64(len(value)) <= c.budget.Load()/largest-deadlineBytes {
+		for range mostRounds {
+			s.mu.Lock()
+			need, ok := s.put(c, hash, key, value, deadline)
+			s.mu.Unlock()
+			if ok {
+				return true
+			}
+			if !c.free(need) {
+				break
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, _ := s.find(hash, key); i >= 0 {
+		s.index.remove(i)
+	}
+	s.rejected++
+	return false
+}
+
+// mostRounds bounds how often a Set frees memory in other shards. One round is enough unless other
+// writers take the freed memory.
+const mostRounds = 1000
+
+// free frees memory of shards in turn, and reports whether need bytes are free.
+func (c *Store) free(need int) bool {
+	// A chunk that is read again and again leaves after three laps.
+	for range 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) {
+		if c.room.Load() >= int64(need) {
+			return true
+		}
+		s := &c.shards[int(c.turn.Add(1))%len(c.shards)]
+		s.mu.Lock()
+		s.sweep(c, false)
+		s.giveSpare(c)
+		s.shrinkIndex(c)
+		s.mu.Unlock()
+	}
+	return c.room.Load() >= int64(need)
+}
+
+// Delete removes the entry of key, and reports whether there was one.
+func (c *Store) Delete(key []byte) bool {
+	hash := maphash.Bytes(c.seed, key)
+	s := c.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := s.find(hash, key)
+	if i >= 0 {
+		s.index.remove(i)
+	}
+	return i >= 0
+}
+
+// Len returns the number of entries. Entries that have ended count until they are found, or make
+// room.
+func (c *Store) Len() (n int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.RLock()
+		n += s.index.used
+		s.mu.RUnlock()
+	}
+	return n
+}
+
+// Bytes returns the memory that the store takes: chunks with all that is in them, used or not, and
+// tables.
+func (c *Store) Bytes() int64 { return c.budget.Load() - c.room.Load() }
+
+// Stats returns the numbers of the store.
+func (c *Store) Stats() (n Stats) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		n.Hits += s.hits.Load()
+		n.Misses += s.misses.Load()
+		s.mu.RLock()
+		n.Evicted += s.evicted
+		n.Expired += s.expired
+		n.Rejected += s.rejected
+		s.mu.RUnlock()
+	}
+	return n
+}
+
+// All iterates over the keys and values, in no order. Both are copies, valid until the
+// iteration goes on. An entry stored or removed meanwhile may be left out. All holds no lock
+// while the loop runs.
+func (c *Store) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		var copied []byte
+		for i := range c.shards {
+			s := &c.shards[i]
+			for n := 1; ; n++ {
+				var more bool
+				if copied, more = s.copyOf(c, n, copied[:0]); !more {
+					break
+				}
+				for rest := copied; len(rest) > 0; {
+					e := read(rest)
+					if !yield(e.key, e.value) {
+						return
+					}
+					rest = rest[e.size:]
+				}
+			}
+		}
+	}
+}
+
+// muchMemory is the memory for which Resize collects garbage. The runtime gives less back by itself.
+const muchMemory = 1 << 20
+
+// Resize changes the budget. With less than before entries leave. A mebibyte of memory or more goes
+// back to the system at once, which takes a garbage collection. A budget less than [MinBudget] is an
+// error.
+func (c *Store) Resize(budget int64) error {
+	if budget < MinBudget {
+		return ErrBudget
+	}
+	old := c.budget.Swap(budget)
+	c.room.Add(budget - old)
+	if budget >= old {
+		return nil
+	}
+	c.free(0)
+	if old-budget >= muchMemory {
+		debug.FreeOSMemory()
+	}
+	return nil
+}
+
+func (c *Store) shard(hash uint64) *shard { return &c.shards[hash>>c.shift] }
+
+// now returns the milliseconds since the start, at least one.
+func (c *Store) now() int64 { return int64(time.Since(c.start)/time.Millisecond) + 1 }
+
+// take takes n bytes of the room, if there are so many.
+func (c *Store) take(n int) bool {
+	for {
+		room := c.room.Load()
+		if room < int64(n) {
+			return false
+		}
+		if c.room.CompareAndSwap(room, room-int64(n)) {
+			return true
+		}
+	}
+}
+
+// give gives back n bytes.
+func (c *Store) give(n int) { c.room.Add(int64(n)) }
