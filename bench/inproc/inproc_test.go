@@ -61,7 +61,7 @@ func TestArticleHasAllRows(t *testing.T) {
 	out, lines := look(t, inproc.Article, inproc.Options{})
 	for _, row := range []string{
 		"sync.Map", "128 maps of any", "Mutex map", "RWMutex map", "128 RWMutex maps", "ristretto",
-		"xsync.Map", "go-cache", "bigcache", "freecache", "fastcache", "strata memory", "otter",
+		"xsync.Map", "go-cache", "bigcache", "freecache", "fastcache", "strata bytes", "strata memory", "otter",
 	} {
 		has(t, out, "\n"+row+" ")
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/VictoriaMetrics/fastcache"
 	"github.com/allegro/bigcache/v3"
 	"github.com/coocood/freecache"
+
+	"github.com/strata-cache/strata/memory"
 )
 
 // Codec writes values for caches of bytes and reads them.
@@ -31,7 +33,64 @@ func Bytes[V any](codec Codec[V]) []Peer[string, V] {
 		{Name: "bigcache", Kind: Expires, Open: codec.openBig},
 		{Name: "freecache", Kind: Expires, Open: codec.openFree},
 		{Name: "fastcache", Kind: 0, Open: codec.openFast},
+		{Name: "strata bytes", Kind: Expires, Open: codec.openStrata},
 	}
+}
+
+// room is the memory on the stack that values are read into.
+const room = 64
+
+func (d Codec[V]) openStrata(c Config) (Cache[string, V], error) {
+	const header, slot = 4, 24
+	m, err := memory.NewByteCache(max(memory.MinBytes, int64(c.Capacity*5/4*(d.Size+header+slot))))
+	return byteCache[V]{m: m, d: d, ttl: c.TTL}, err
+}
+
+type byteCache[V any] struct {
+	idle
+	m   *memory.ByteCache
+	d   Codec[V]
+	ttl time.Duration
+}
+
+// Get implements Cache.
+func (c byteCache[V]) Get(key string) (value V, ok bool) {
+	var buffer [room]byte
+	b, ok := c.m.AppendGet(buffer[:0], []byte(key))
+	if !ok {
+		return value, false
+	}
+	return c.d.Decode(b), true
+}
+
+// Set implements Cache.
+func (c byteCache[V]) Set(key string, value V) {
+	var buffer [room]byte
+	c.m.SetTTL([]byte(key), c.d.Append(buffer[:0], value), c.ttl)
+}
+
+// Hits implements Cache.
+func (c byteCache[V]) Hits(keys []string) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c byteCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
 }
 
 func (d Codec[V]) openBig(c Config) (Cache[string, V], error) {
@@ -161,7 +220,8 @@ type fastCache[V any] struct {
 
 // Get implements Cache.
 func (c fastCache[V]) Get(key string) (value V, ok bool) {
-	b, ok := c.m.HasGet(nil, []byte(key))
+	var buffer [room]byte
+	b, ok := c.m.HasGet(buffer[:0], []byte(key))
 	if !ok {
 		return value, false
 	}
@@ -169,7 +229,10 @@ func (c fastCache[V]) Get(key string) (value V, ok bool) {
 }
 
 // Set implements Cache.
-func (c fastCache[V]) Set(key string, value V) { c.m.Set([]byte(key), c.d.Append(nil, value)) }
+func (c fastCache[V]) Set(key string, value V) {
+	var buffer [room]byte
+	c.m.Set([]byte(key), c.d.Append(buffer[:0], value))
+}
 
 // Settle implements Cache: nothing is buffered.
 func (fastCache[V]) Settle() {}
