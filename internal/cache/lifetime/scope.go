@@ -43,6 +43,9 @@ type Follower interface{ Ended(cause error) }
 // Begin gives the Scope its values: the values of ctx, and own, which is not nil.
 func (s *Scope) Begin(ctx context.Context, own any) { s.values, s.own = ctx, own }
 
+// Precede is Follow directly after Begin, before other goroutines know the Scope.
+func (s *Scope) Precede(f Follower) { s.follower = f }
+
 // apart returns the values of ctx without its cancellation.
 func apart(ctx context.Context) context.Context {
 	if ctx == context.Background() {
@@ -72,13 +75,20 @@ func (s *Scope) End(cause error) {
 // Finish ends the Scope after its work: its follower is not told. It reports whether the owner's
 // value is known to others. If it is not, Finish removes the value from the Scope.
 func (s *Scope) Finish() (known bool) {
-	s.over(nil)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known {
+	m := s.made
+	if s.ended {
+		m = nil // it is cancelled already
+	}
+	s.ended, known = true, s.known
+	if !known {
 		s.own = nil
 	}
-	return s.known
+	s.mu.Unlock()
+	if m != nil {
+		m.cancel(nil)
+	}
+	return known
 }
 
 // over ends the Scope unless it has ended, and returns its follower then.
