@@ -22,14 +22,10 @@ import (
 // has found. [ReadInfo] has no effect here. With [SkipRead] load is called for each key by
 // itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
-	var e *entry[K, V]
-	var now int64
 	found, plainly := make(map[K]V, len(keys)), !c.o.ContextControls && (len(opts) == 0 || c.sparesHits(opts))
-	keys = keyname.Distinct(keys)
-	if plainly {
-		if keys, e, now = look(c, true, found, keys); len(keys) == 0 {
-			return found, nil
-		}
+	keys, e, now := look(c, plainly, found, keyname.Distinct(keys))
+	if plainly && len(keys) == 0 {
+		return found, nil
 	}
 	o := callOf(opts)
 	c.tuned.apply(&o)
@@ -48,16 +44,16 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 
 // look puts the values of keys into found, as long as L1 serves them plainly, as GetOrLoad does. It
 // returns the rest of the keys, and the entry that the engine has found for the first of them. Without
-// plainly that is all keys.
+// plainly it does not look.
 func look[K comparable, V any](c *Cache[K, V], plainly bool, found map[K]V, keys []K) (rest []K, e *entry[K, V], now int64) {
-	for i, k := range keys {
-		e, now = c.memory.Get(k)
-		if !plainly || e == nil || !plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) || e.Value.State&expiry.Tagged != 0 && !c.near.TagsStand(e) {
-			return keys[i:], e, now
+	for plainly && len(keys) > 0 {
+		if e, now = c.memory.Get(keys[0]); e == nil || !plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) ||
+			e.Value.State&expiry.Tagged != 0 && !c.near.TagsStand(e) {
+			break
 		}
-		found[k] = e.Value.V
+		found[keys[0]], keys = e.Value.V, keys[1:]
 	}
-	return nil, nil, 0
+	return keys, e, now
 }
 
 // manyLoader returns load, or else the loader of the Options; nil if there is none.
@@ -160,12 +156,12 @@ func (m *many[K, V]) get(ctx context.Context, keys []K, e *entry[K, V], now int6
 		}
 		return
 	}
-	if !m.plainly {
-		keys, e, now = look(c, false, m.found, keys)
-	}
 	missing := make([]K, 0, len(keys))
 	for ; len(keys) > 0; keys, e, now = look(c, m.plainly, m.found, keys[1:]) {
 		k := keys[0]
+		if !m.plainly {
+			e, now = c.memory.Get(k)
+		}
 		if m.have(k, e, now) {
 			continue
 		}
