@@ -188,8 +188,8 @@ func (r *Reader) whole(s *Slab) ([]byte, error) {
 }
 
 // slabMost is the size of the largest piece of memory that values share: so much is kept alive
-// by one of them at most.
-const slabMost = 64 << 10
+// by one of them at most. Larger pieces are large objects of the allocator, and take longer.
+const slabMost = 32 << 10
 
 // Slab gives values of one batch their memory: some share a piece. The zero Slab has none.
 type Slab struct {
