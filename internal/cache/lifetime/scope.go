@@ -3,6 +3,7 @@ package lifetime
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,11 +19,12 @@ import (
 type Scope struct {
 	values context.Context // its cancellation does not count
 
+	ended atomic.Bool // written under mu
+
 	mu       sync.Mutex // guards below
-	ended    bool
-	known    bool  // own has been asked for
-	own      any   // nil if there is none, or from Finish on unless it is known
-	cause    error // nil if the work was done
+	known    bool       // own has been asked for
+	own      any        // nil if there is none, or from Finish on unless it is known
+	cause    error      // nil if the work was done
 	made     *madeScope
 	follower Follower
 }
@@ -77,10 +79,10 @@ func (s *Scope) End(cause error) {
 func (s *Scope) Finish() (known bool) {
 	s.mu.Lock()
 	m := s.made
-	if s.ended {
+	if s.ended.Swap(true) {
 		m = nil // it is cancelled already
 	}
-	s.ended, known = true, s.known
+	known = s.known
 	if !known {
 		s.own = nil
 	}
@@ -94,11 +96,12 @@ func (s *Scope) Finish() (known bool) {
 // over ends the Scope unless it has ended, and returns its follower then.
 func (s *Scope) over(cause error) Follower {
 	s.mu.Lock()
-	if s.ended {
+	if s.ended.Load() {
 		s.mu.Unlock()
 		return nil
 	}
-	s.ended, s.cause = true, cause
+	s.cause = cause
+	s.ended.Store(true)
 	m, f := s.made, s.follower
 	s.mu.Unlock()
 	if m != nil {
@@ -114,7 +117,7 @@ func (s *Scope) context() context.Context {
 	if s.made == nil {
 		s.made = new(madeScope)
 		s.made.Context, s.made.cancel = context.WithCancelCause(apart(s.values))
-		if s.ended {
+		if s.ended.Load() {
 			s.made.cancel(s.cause)
 		}
 	}
@@ -129,9 +132,7 @@ func (s *Scope) Done() <-chan struct{} { return s.context().Done() }
 
 // Err returns context.Canceled once the Scope has ended.
 func (s *Scope) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+	if s.ended.Load() {
 		return context.Canceled
 	}
 	return nil
@@ -146,7 +147,7 @@ func (s *Scope) Value(key any) any {
 		s.known = s.known || s.own != nil
 		return s.own
 	}
-	ended, made := s.ended, s.made
+	ended, made := s.ended.Load(), s.made
 	s.mu.Unlock()
 	switch {
 	case made != nil:
