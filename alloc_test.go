@@ -5,7 +5,9 @@ package strata_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -164,6 +166,21 @@ func TestHitInL2AllocatesTheValueAndTheEntry(t *testing.T) {
 	}
 	if st := c.Stats(); st.L2.Hits < 1000 {
 		t.Errorf("%d hits in L2, want all", st.L2.Hits)
+	}
+}
+
+func TestGetManyOfHitsAllocatesItsResultOnly(t *testing.T) {
+	c, held := holding(t, "k"), map[string]int64{}
+	for i := range 100 {
+		held["key "+strconv.Itoa(i)] = 1
+	}
+	if err := c.SetMany(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	keys := slices.Collect(maps.Keys(held))
+	result := testing.AllocsPerRun(100, func() { held = make(map[string]int64, len(keys)) })
+	if n := testing.AllocsPerRun(100, func() { held, _ = c.GetMany(t.Context(), keys, nil, strata.WithTTL(time.Minute)) }); n > result || len(held) != 100 {
+		t.Errorf("%v allocations for %d values, want those of the map, %v", n, len(held), result)
 	}
 }
 

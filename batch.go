@@ -12,8 +12,8 @@ type batch[K comparable, V any] struct {
 	*many[K, V]
 	flights *flight.Batch[K, V]
 	reads   reads[K, V]
-	slab    *[]read[K, V] // has the reads
-	again   bool          // the time of the caller ended in the look-up
+	slab    []read[K, V] // has the reads
+	again   bool         // the time of the caller ended in the look-up
 }
 
 // batch registers the caller with the flights of keys.
@@ -46,6 +46,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	b.refresh(ctx)
 	if len(b.reads.all) == 0 {
 		b.release()
+		b.flights.Leave()
 		return
 	}
 	fs := make([]*flight.Flight[K, V], len(b.reads.all))
@@ -60,35 +61,21 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 		b.takeLed(f.Key, r, err)
 	}
 	b.refresh(ctx)
+	b.flights.Leave()
 }
 
 // begin makes the reads of the batch: one for each of fs, the flights that begin now.
 func (b *batch[K, V]) begin(ctx context.Context, fs []*flight.Flight[K, V]) {
-	b.slab, _ = b.c.slabs.Get().(*[]read[K, V])
-	if b.slab == nil || cap(*b.slab) < len(fs) {
-		all := make([]read[K, V], len(fs))
-		b.slab = &all
-	}
-	all := (*b.slab)[:len(fs)]
+	b.slab = b.c.slabs.Take(len(fs))
 	b.reads.ctx, b.reads.all = ctx, make([]*read[K, V], len(fs))
 	for i, f := range fs {
-		b.reads.begin(&all[i], ctx, f)
-		b.reads.all[i] = &all[i]
+		b.reads.begin(&b.slab[i], ctx, f)
+		b.reads.all[i] = &b.slab[i]
 	}
 }
 
-// release gives the reads back, so that the next batch need not allocate them: all have
-// landed, and from now on only their flights are read. The reads of a large batch are
-// left to the collector.
-func (b *batch[K, V]) release() {
-	if all := *b.slab; cap(all) <= maxSlab {
-		clear(all[:cap(all)])
-		b.c.slabs.Put(b.slab)
-	}
-}
-
-// maxSlab is the largest number of reads kept for the next batch.
-const maxSlab = 256
+// release gives the reads back: all have landed, and from now on only their flights are read.
+func (b *batch[K, V]) release() { b.c.slabs.Give(b.slab) }
 
 // takeLed takes the result of a flight that the batch leads. If the result is a stale value
 // of L2, served while revalidating, its key becomes due for a refresh.
@@ -172,7 +159,7 @@ func (c *Cache[K, V]) together(all []*read[K, V]) {
 // value by after a message was lost, so that with an L2 it lives as without a bus.
 // said has the settings of the Loader.
 func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
-	if g.c.passesMemory(&g.call) || !g.brings(values) {
+	if g.c.passesMemory(&g.call) {
 		return
 	}
 	asked := make(map[K]bool, len(g.all))
@@ -184,17 +171,6 @@ func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
 			g.keepExtra(k, v, said)
 		}
 	}
-}
-
-// brings reports whether values has more than the keys of the reads.
-func (g *reads[K, V]) brings(values map[K]V) (extras bool) {
-	asked := 0
-	for _, r := range g.all {
-		if _, ok := values[r.f.Key]; ok {
-			asked++
-		}
-	}
-	return asked < len(values)
 }
 
 // keepExtra keeps the value of an extra key in L1, if L1 has no entry of the key. With a Tier it

@@ -24,6 +24,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/cache/link"
 	"github.com/strata-cache/strata/internal/cache/origin"
+	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/internal/observe/callback"
 	"github.com/strata-cache/strata/internal/observe/events"
 	"github.com/strata-cache/strata/internal/observe/hotkeys"
@@ -49,6 +50,7 @@ type Cache[K comparable, V any] struct {
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
+	slabs    slab.Slabs[read[K, V]] // for batches
 	hot      hotkeys.Keys[K]
 	o        Options[K, V]
 }
@@ -100,7 +102,7 @@ type loading struct {
 	loads     *limit.Loads
 	deadlines *lifetime.Deadlines // of HardTimeout; nil without
 	leaders   sync.Pool           // of *leader[K, V]
-	slabs     sync.Pool           // of *[]read[K, V], zero; for batches
+	boxes     slab.Slabs[sealed]  // for batches
 	origin    *origin.Origin
 	births    expiry.Births // of their values
 	texts     bool          // keys are strings

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 )
@@ -21,6 +22,11 @@ import (
 // has found. [ReadInfo] has no effect here. With [SkipRead] load is called for each key by
 // itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
+	found, plainly := make(map[K]V, len(keys)), !c.o.ContextControls && (len(opts) == 0 || c.sparesHits(opts))
+	keys, e, now := look(c, plainly, found, keyname.Distinct(keys))
+	if plainly && len(keys) == 0 {
+		return found, nil
+	}
 	o := callOf(opts)
 	c.tuned.apply(&o)
 	o.info = nil
@@ -28,12 +34,26 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 		return nil, err
 	}
 	load = c.manyLoader(load)
-	r := many[K, V]{c: c, load: load, loadless: load == nil, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
-	r.get(ctx, keyname.Distinct(keys))
+	r := many[K, V]{c: c, load: load, loadless: load == nil, call: o, found: found, ctx: ctx, plainly: plainly}
+	r.get(ctx, keys, e, now)
 	if len(r.failed) > 0 {
 		return r.found, &PartialError[K]{r.failed}
 	}
 	return r.found, nil
+}
+
+// look puts the values of keys into found, as long as L1 serves them plainly, as GetOrLoad does. It
+// returns the rest of the keys, and the entry that the engine has found for the first of them. Without
+// plainly it does not look.
+func look[K comparable, V any](c *Cache[K, V], plainly bool, found map[K]V, keys []K) (rest []K, e *entry[K, V], now int64) {
+	for plainly && len(keys) > 0 {
+		if e, now = c.memory.Get(keys[0]); e == nil || !plain(&e.Value, now, e.Dead, c.generation.Generation.Load()) ||
+			e.Value.State&expiry.Tagged != 0 && !c.near.TagsStand(e) {
+			break
+		}
+		found[keys[0]], keys = e.Value.V, keys[1:]
+	}
+	return keys, e, now
 }
 
 // manyLoader returns load, or else the loader of the Options; nil if there is none.
@@ -78,8 +98,8 @@ type many[K comparable, V any] struct {
 	loads  []context.Context // shared with other callers, for the span
 	due    []K               // to be refreshed
 	ctx    context.Context   // of the call, for hooks
-	// loadless says that it looks at L2 and loads nothing.
-	loadless bool
+	// loadless says that it looks at L2 and loads nothing, plainly that no option concerns hits.
+	loadless, plainly bool
 }
 
 // fail notes the error of a key. Most batches have no error, and make no map.
@@ -126,8 +146,9 @@ func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 	return v, nil
 }
 
-// get gets some keys, all different.
-func (m *many[K, V]) get(ctx context.Context, keys []K) {
+// get gets some keys, all different. If no option concerns hits, e is the entry that the engine has
+// found for the first key.
+func (m *many[K, V]) get(ctx context.Context, keys []K, e *entry[K, V], now int64) {
 	c := m.c
 	if !m.loadless && (m.call.skipRead || c.o.ContextControls && skipsRead(ctx)) {
 		for part := range slices.Chunk(keys, maxBatch) {
@@ -135,9 +156,13 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 		}
 		return
 	}
-	var missing []K
-	for _, k := range keys {
-		if m.have(k) {
+	missing := make([]K, 0, len(keys))
+	for ; len(keys) > 0; keys, e, now = look(c, m.plainly, m.found, keys[1:]) {
+		k := keys[0]
+		if !m.plainly {
+			e, now = c.memory.Get(k)
+		}
+		if m.have(k, e, now) {
 			continue
 		}
 		if err := c.checkKey(k); err != nil {
@@ -210,9 +235,8 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	return left
 }
 
-// have takes key from L1, if L1 has an answer.
-func (m *many[K, V]) have(key K) bool {
-	e, now := m.c.memory.Get(key)
+// have takes key from L1, where the engine has found e, if L1 has an answer.
+func (m *many[K, V]) have(key K, e *entry[K, V], now int64) bool {
 	if m.loadless {
 		v, found, known := m.c.getNear(m.ctx, key, e, now, &m.call)
 		if found {

@@ -445,12 +445,8 @@ func (r *read[K, V]) found(v V, tags []string, how end) {
 }
 
 // sessions returns the knowledge of rs about L2.
-func sessions[K comparable, V any](rs []*read[K, V]) []*l2.Session {
-	xs := make([]*l2.Session, len(rs))
-	for i, r := range rs {
-		xs[i] = &r.l2
-	}
-	return xs
+func sessions[K comparable, V any](rs []*read[K, V]) l2.Sessions {
+	return l2.Sessions{N: len(rs), At: func(i int) *l2.Session { return &rs[i].l2 }}
 }
 
 // serving returns the reads of rs for which L2 is not down. The others are served their

@@ -53,8 +53,9 @@ func (r *read[K, V]) land() {
 			c.stored(r.ctx, r.f.Key, o.entry.Value.V, "L1")
 		}
 	}()
-	defer c.contain("Tier.Release")
-	r.release(r.right.lease)
+	if r.right.lease.Token != 0 {
+		r.release(r.right.lease)
+	}
 	if c.passesMemory(&r.call) {
 		o.entry, o.negative = nil, nil
 	}
@@ -141,8 +142,10 @@ func (r *read[K, V]) count(stored bool, callers int) {
 	case endThrottled:
 		n.throttled.Add(1)
 	case endLoad:
-		n.waiters.Add(uint64(callers - 1))
-		histogram.Most(&n.maxWaiters, uint64(callers-1))
+		if callers > 1 {
+			n.waiters.Add(uint64(callers - 1))
+			histogram.Most(&n.maxWaiters, uint64(callers-1))
+		}
 	}
 	if o.entry != nil && (!stored || o.late) {
 		n.refused.Add(1)

@@ -113,12 +113,15 @@ func (l *loaderRun[K, V]) of(key K) (v V, err error) {
 // answer gives each read the Loader's answer, which has come at some time.
 func (l *loaderRun[K, V]) answer(at int64) {
 	ctx, took := l.within, l.took(at)
-	said := ctx.load.Load()
+	said, found := ctx.load.Load(), 0
 	for _, r := range l.reads {
 		o := &r.outcome
 		o.res.Value, o.res.Err = l.of(r.f.Key)
 		o.res.Err = r.c.asNotFound(o.res.Err)
 		o.res.Found, o.took, o.ended = o.res.Err == nil, took, at
+		if o.res.Found {
+			found++
+		}
 		applyLoad(said, &r.call, r.f.Key)
 	}
 	l.judge(at, took)
@@ -126,7 +129,7 @@ func (l *loaderRun[K, V]) answer(at int64) {
 		o := &r.outcome
 		r.c.loaded(ctx, r.f.Key, o.res.Value, r.loadOutcome(), took, o.res.Err)
 	}
-	if l.g.many != nil && l.err == nil {
+	if l.g.many != nil && l.err == nil && found < len(l.values) {
 		l.g.keepExtras(l.values, said)
 	}
 }

@@ -153,10 +153,11 @@ func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
 		return
 	}
 	g.c.answered("get", err, ask)
-	boxes := make([]sealed, 0, len(ask))
+	all, boxes := g.c.boxes.Take(len(ask)), []sealed(nil)
+	defer g.c.boxes.Give(all)
 	for i, r := range ask {
 		if !r.l2.Down {
-			boxes = append(boxes, sealed{})
+			boxes = all[:len(boxes)+1]
 			r.unseal(&boxes[len(boxes)-1], &held[i])
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
@@ -237,6 +240,73 @@ func TestTierAllocatesWhatItReturns(t *testing.T) {
 		}
 	}); n != 2 {
 		t.Errorf("%v allocations; want 2", n)
+	}
+}
+
+// batchEcho is an entryEcho with a reply for each batch, by the first key of it.
+type batchEcho struct {
+	entryEcho
+	replies map[string][]byte
+}
+
+func (e *batchEcho) Write(p []byte) (int, error) {
+	for first, reply := range e.replies {
+		if bytes.Contains(p, []byte(first)) {
+			e.reply = reply
+		}
+	}
+	return e.entryEcho.Write(p)
+}
+
+// TryWrite is Write: there is always room.
+func (e *batchEcho) TryWrite(p []byte) (int, error) { return e.Write(p) }
+
+// TestGetManyOfAHundredHitsInL2AllocatesLittle reads two batches in turn with room for one entry in
+// L1. A hundred values and a hundred entries are their own pieces of memory, since they live for
+// different times. The names of the keys are strings already.
+func TestGetManyOfAHundredHitsInL2AllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	schema := codec.Fingerprint(codec.Bytes())
+	replies, batches := map[string][]byte{}, make([][]string, 2)
+	for i := range batches {
+		var reply []byte
+		for j := range 100 {
+			k := "batch" + strconv.Itoa(i) + "/" + strconv.Itoa(j)
+			sealed := append(envelope.Begin(nil), bytes.Repeat([]byte(k), 20)...)
+			envelope.Seal(sealed, k, schema, 0)
+			reply = resp.AppendString(resp.AppendBulk(resp.AppendArray(reply, 2), sealed), "90000 90000 fedcba9876543210 e.0.0")
+			batches[i] = append(batches[i], k)
+		}
+		replies[batches[i][0]] = reply
+	}
+	client, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &batchEcho{replies: replies}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	o := strata.Options[string, []byte]{Name: "n", TTL: time.Hour, Memory: strata.Memory[string, []byte]{MaxEntries: 1}}
+	o.Remote.Tier = redis.NewTier(client)
+	c, err := strata.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	i := 0
+	if n := testing.AllocsPerRun(100, func() {
+		found, err := c.GetMany(context.Background(), batches[i%2], nil)
+		if k := batches[i%2][99]; err != nil || len(found) != 100 || !bytes.HasPrefix(found[k], []byte(k)) {
+			t.Fatalf("%d values, %q, %v", len(found), found[k], err)
+		}
+		i++
+	}); n > 240 {
+		t.Errorf("%v allocations, want 240 at most", n)
+	}
+	if st := c.Stats(); st.L2.Hits < 10_000 {
+		t.Errorf("%d hits in L2, want all", st.L2.Hits)
 	}
 }
 

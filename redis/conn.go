@@ -231,9 +231,12 @@ func (c *conn) flush(single bool) error {
 }
 
 // read returns the next reply. It drops pushes, which answer no command.
-func (c *conn) read() (v resp.Value, err error) {
+func (c *conn) read() (v resp.Value, err error) { return c.readTo(nil) }
+
+// readTo is read, with memory of s for the reply; nil is no Slab.
+func (c *conn) readTo(s *resp.Slab) (v resp.Value, err error) {
 	for {
-		if v, err = c.r.Read(); err != nil {
+		if v, err = c.r.ReadTo(s); err != nil {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {

@@ -158,12 +158,14 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 	return answer
 }
 
-// askAll sends n commands and returns their replies.
+// askAll sends n commands and returns their replies, which share memory.
 func (c *conn) askAll(text []byte, n int) ([]resp.Value, error) {
 	replies := make([]resp.Value, 0, n)
-	b := resp.BatchOf(text)
+	b := resp.BatchOf(text, n)
+	var slab resp.Slab
 	err := c.converse(&b, func() error {
-		v, err := c.read()
+		slab.Left = n - len(replies)
+		v, err := c.readTo(&slab)
 		if err == nil {
 			replies = append(replies, v)
 		}

@@ -18,6 +18,7 @@
 //     keys that become batches; the end of all begun operations
 //   - lifetime: the contexts of flights and Loaders, made when their end is asked for;
 //     the ends of all loads
+//   - slab: memory that batches use one after the other
 //   - limit: load slots, the retry budget, the breaker; how much runs in the background
 //   - origin: the state of the origin, as loads find it: since when they fail, and since
 //     when they are slow; rations attempts at failed keys; how often a load brings another

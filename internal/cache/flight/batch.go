@@ -29,12 +29,13 @@ type Batch[K comparable, V any] struct {
 	// there are none.
 	Refused map[K]error
 
-	g     *Group[K, V]
-	spare []Flight[K, V] // for further flights, in one piece
-	node  Node           // of the leader's loads
-	scope lifetime.Scope
-	open  atomic.Int64 // flights with a running context
-	since uint64       // Group.revocations from before the batch began
+	g        *Group[K, V]
+	room     room[K, V]
+	launched launched[K, V]
+	node     Node // of the leader's loads
+	scope    lifetime.Scope
+	open     atomic.Int64 // flights with a running context
+	since    uint64       // Group.revocations from before the batch began
 
 	// all is closed when no launched flight has callers that wait. Nil if the caller
 	// that leads waits for each by itself.
@@ -45,14 +46,27 @@ type Batch[K comparable, V any] struct {
 	urgent chan struct{}
 }
 
+// room is the memory of the flights that a batch leads.
+type room[K comparable, V any] struct {
+	keys  int            // the most flights
+	all   []Flight[K, V] // nil until one is needed
+	spare []Flight[K, V] // for further flights, the end of all
+	users atomic.Int32   // see Batch.Leave
+}
+
+// launched are the flights of a batch that were launched, and how they are taken on.
+type launched[K comparable, V any] struct {
+	flights []*Flight[K, V]
+	then    func()
+}
+
 // Batch registers the caller with the flights of keys, which are all different. It
 // joins the flights under way, and leads the others until each has landed. A key is
 // refused if the group is closed, or ctx belongs to a load of the key.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
-	b := &Batch[K, V]{
-		g: g, spare: make([]Flight[K, V], len(keys)), Led: make([]*Flight[K, V], 0, len(keys)),
-		urgent: make(chan struct{}), since: g.revocations.Load(),
-	}
+	b := &Batch[K, V]{g: g, urgent: make(chan struct{}), since: g.revocations.Load()}
+	b.room.keys = len(keys)
+	b.room.users.Store(1)
 	c := caller{ctx, from(ctx)}
 	for _, k := range keys {
 		f, p, err := g.register(c, k, kind, b)
@@ -105,11 +119,33 @@ func (b *Batch[K, V]) gather(f *Flight[K, V]) (urgent bool) {
 	return f.urged
 }
 
-// Flight returns a Flight that belongs to the batch.
+// Flight returns a Flight that belongs to the batch. A caller of it waits for every load that the
+// leader waits for.
 func (b *Batch[K, V]) Flight() (f *Flight[K, V]) {
-	f, b.spare = &b.spare[0], b.spare[1:]
-	f.batch = b
+	r := &b.room
+	if r.all == nil {
+		r.all, b.Led = b.g.slabs.Take(r.keys), make([]*Flight[K, V], 0, r.keys)
+		r.spare = r.all
+	}
+	f, r.spare = &r.spare[0], r.spare[1:]
+	f.batch, f.node.batch = b, &b.node // no other goroutine knows f yet
 	return f
+}
+
+// Leave is called by the leader, when it needs none of its flights any more: they have landed, or
+// were launched. When the goroutine of the launched ones has left them, too, their memory is
+// used for another batch, unless others may know one of them.
+func (b *Batch[K, V]) Leave() {
+	if b.room.users.Add(-1) > 0 {
+		return
+	}
+	for _, f := range b.Led {
+		if f.shared {
+			return
+		}
+	}
+	b.Led = nil
+	b.g.slabs.Give(b.room.all)
 }
 
 func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
@@ -141,7 +177,7 @@ func (b *Batch[K, V]) Done(landed int) {
 	}
 }
 
-// Launch calls then on a goroutine of its own, which lands the flights fs of the
+// Launch calls then on a goroutine of the group, which lands the flights fs of the
 // batch. Each of them gets a context. The caller, with patience p, waits for them then.
 func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V], then func()) {
 	c := caller{ctx, from(ctx)}
@@ -154,24 +190,33 @@ func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V]
 	}
 	scopes := make([]lifetime.Scope, len(fs))
 	for i, f := range fs {
-		// A caller of f waits for every load that the leader waits for.
-		f.node.dependOn(&b.node)
 		b.g.equip(c, f, &scopes[i], false)
-		f.scope.Follow(b)
 	}
 	if c.load != nil {
 		b.urge()
 	}
-	b.g.runners.all.Go(func() {
-		defer b.g.runs.Add(-len(fs))
-		defer func() {
-			for _, f := range fs {
-				f.scope.Finish()
+	b.room.users.Store(2)
+	b.launched = launched[K, V]{fs, then}
+	b.g.runners.run(b.g, launch[K, V]{batch: b})
+}
+
+// run calls the function of Launch, on a goroutine of the group.
+func (b *Batch[K, V]) run() {
+	defer b.g.runs.Add(-len(b.launched.flights))
+	returned := false
+	defer func() {
+		known := b.scope.Finish()
+		for _, f := range b.launched.flights {
+			if f.scope.Finish() || known {
+				f.shared = true
 			}
-			b.scope.Finish()
-		}()
-		then()
-	})
+		}
+		if returned {
+			b.Leave()
+		}
+	}()
+	b.launched.then()
+	returned = true
 }
 
 // Ended notes that the context of one more flight was cancelled. The last one cancels

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/slab"
 )
 
 // ErrClosed is returned to callers when the group is closed.
@@ -45,6 +46,7 @@ type Group[K comparable, V any] struct {
 	stamp   func() uint64
 	runs    sync.WaitGroup
 	runners runners[K, V]
+	slabs   slab.Slabs[Flight[K, V]] // for batches
 	// reloads counts the reloads that run.
 	reloads atomic.Int64
 	// revocations counts the events that take rights to store: fences, writes, holds.
@@ -216,11 +218,15 @@ func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V], stays bo
 	}
 	f.users.Store(users)
 	g.equip(c, f, l.Scope(), stays)
-	g.runners.run(g, launch[K, V]{f, l})
+	g.runners.run(g, launch[K, V]{f: f, leader: l})
 }
 
-// run runs Then of the leader, on a goroutine of the group.
+// run runs a launched flight, or the launched flights of a batch, on a goroutine of the group.
 func (g *Group[K, V]) run(l launch[K, V]) {
+	if l.batch != nil {
+		l.batch.run()
+		return
+	}
 	defer g.runs.Done()
 	scope, returned := l.f.scope, false
 	defer func() {
@@ -243,7 +249,9 @@ func (g *Group[K, V]) run(l launch[K, V]) {
 // bell, or the channel for which the others wait, too.
 func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *lifetime.Scope, bell bool) {
 	f.node.load, f.node.outer = f, c.load
-	scope.Begin(c.ctx, &f.node)
+	if scope.Begin(c.ctx, &f.node); f.batch != nil {
+		scope.Precede(f.batch)
+	}
 	if bell && f.bell == nil {
 		f.bell = make(chan struct{}, 1)
 	}

@@ -47,12 +47,18 @@ func (g *Group[K, V]) NotKept(f *Flight[K, V]) {
 // turn. s.mu is held.
 func (s *shard[K, V]) detach(f *Flight[K, V]) {
 	f.fenced = true
-	for _, m := range s.joinable {
-		if m[f.Key] == f {
-			delete(m, f.Key)
-		}
+	s.unjoin(f.kind, f)
+	if f.kind == Reload {
+		s.unjoin(Load, f) // from its turn on
 	}
 	if next := s.joinable[Reload][f.Key]; next != nil && next.after == f {
 		s.promote(next)
+	}
+}
+
+// unjoin undoes join, if f is the joinable flight of its key. s.mu is held.
+func (s *shard[K, V]) unjoin(kind Kind, f *Flight[K, V]) {
+	if m := s.joinable[kind]; m[f.Key] == f {
+		delete(m, f.Key)
 	}
 }

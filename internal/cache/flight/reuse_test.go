@@ -100,3 +100,57 @@ func TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne(t *testing.T) {
 		}
 	})
 }
+
+// TestFlightsOfABatchAreUsedAgainUnlessOthersMayKeepThem looks at the flights of a batch of two keys
+// when its leader has left, and when the load has ended: the memory is zero once it is for others.
+func TestFlightsOfABatchAreUsedAgainUnlessOthersMayKeepThem(t *testing.T) {
+	type load func(ctx context.Context, g *group, b *flight.Batch[string, int])
+	ask := func(ctx context.Context, g *group) {
+		get(ctx, g, "other", func(f *keyFlight) { g.Land(f, flight.Result[int]{}, nil) })
+	}
+	for name, c := range map[string]struct {
+		patience time.Duration // of the leader
+		during   load
+		again    bool
+	}{
+		"one caller":            {patience: time.Hour, again: true},
+		"a leader that leaves":  {patience: time.Millisecond, again: true},
+		"another caller":        {patience: time.Hour, during: func(ctx context.Context, g *group, _ *flight.Batch[string, int]) { go get(ctx, g, "b", nil) }},
+		"a load of another key": {patience: time.Hour, during: func(_ context.Context, g *group, b *flight.Batch[string, int]) { ask(b.Context(), g) }},
+		"a load of another key in the context of a flight": {patience: time.Hour, during: func(_ context.Context, g *group, b *flight.Batch[string, int]) {
+			ask(b.Led[1].Context(), g)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup(t)
+				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+				defer cancel()
+				b := g.Batch(ctx, []string{"a", "b"}, flight.Load)
+				fs := b.Led
+				b.Launch(ctx, flight.Patience{}, fs, func() {
+					if c.during != nil {
+						c.during(t.Context(), g, b)
+					}
+					time.Sleep(time.Second)
+					for _, f := range fs {
+						g.Land(f, flight.Result[int]{Value: 1}, nil)
+					}
+				})
+				for _, f := range fs {
+					if r, err := b.Wait(ctx, flight.Patience{}, f); (err != nil || r.Value != 1) != (c.patience < time.Second) {
+						t.Errorf("%q: %d, %v", f.Key, r.Value, err)
+					}
+				}
+				b.Leave()
+				if c.patience < time.Second && (fs[0].Key != "a" || fs[1].Key != "b") {
+					t.Error("the flights are others while their load runs")
+				}
+				time.Sleep(time.Minute)
+				if again := fs[0].Key == "" && fs[1].Key == ""; again != c.again {
+					t.Errorf("used again is %t, want %t", again, c.again)
+				}
+			})
+		})
+	}
+}

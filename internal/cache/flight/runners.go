@@ -8,8 +8,8 @@ import (
 // maxIdle is the number of idle runners that a group keeps.
 const maxIdle = 16
 
-// runners are the goroutines on which a group runs its launched flights. Some idle
-// ones are kept for the next flight: to wake one costs less than a new goroutine,
+// runners are the goroutines on which a group runs its launched flights and batches. Some
+// idle ones are kept for the next one: to wake one costs less than a new goroutine,
 // and its stack has grown already.
 //
 // States of a runner: running a flight, idle, ended.
@@ -27,10 +27,11 @@ type runners[K comparable, V any] struct {
 // runner is the way to an idle goroutine: it gets one launch, or is closed.
 type runner[K comparable, V any] chan launch[K, V]
 
-// launch is a flight to run, with its leader.
+// launch is a flight to run, with its leader, or a batch.
 type launch[K comparable, V any] struct {
 	f      *Flight[K, V]
 	leader Leader[K, V]
+	batch  *Batch[K, V]
 }
 
 // run runs a flight on a goroutine that waits for one, or on a new one.

@@ -173,17 +173,14 @@ func stopsStores(g *guard) bool { return open(g.stores) && g.refusing.Load() }
 func (u *guards) alike() bool { return u.fleet == nil || u.uneasy.Load() == 0 }
 
 // split returns the places from 0 to n by the servers of their names, in the order in which
-// the servers come first. While all guards are calm, all places are one part.
+// the servers come first. While all guards are calm, all places are one part. The parts must not
+// be changed.
 func (u *guards) split(n int, wrong bool, name func(i int) string) (parts [][]int) {
 	if n == 0 {
 		return nil
 	}
 	if u.fleet == nil || !wrong && u.alike() {
-		all := make([]int, n)
-		for i := range all {
-			all[i] = i
-		}
-		return [][]int{all}
+		return [][]int{places(n)}
 	}
 	of := map[string]int{}
 	for i := range n {
@@ -196,6 +193,25 @@ func (u *guards) split(n int, wrong bool, name func(i int) string) (parts [][]in
 		parts[p] = append(parts[p], i)
 	}
 	return parts
+}
+
+// firstPlaces are the places of most batches; read-only.
+var firstPlaces = newPlaces(512)
+
+// places returns the places from 0 to n, which must not be changed.
+func places(n int) []int {
+	if n <= len(firstPlaces) {
+		return firstPlaces[:n:n]
+	}
+	return newPlaces(n)
+}
+
+func newPlaces(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // firstOf returns the first of some places for which err returns an error, and the error;

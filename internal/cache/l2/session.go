@@ -55,49 +55,59 @@ func (x *Session) MayStore(s *Store) {
 	x.NoStore, x.probes.Stores = !ok, probe
 }
 
+// Sessions are the sessions of several reads: N of them, of which At returns the i-th.
+type Sessions struct {
+	N  int
+	At func(i int) *Session
+}
+
+func (xs Sessions) name(i int) string { return xs.At(i).Name }
+
 // AllowAll is [Session.Allowed] for several sessions: the first of each server decides for
 // the others.
-func (s *Store) AllowAll(xs []*Session) {
-	for _, part := range s.guards.split(len(xs), false, nameIn(xs)) {
-		if xs[part[0]].Allowed(s) {
+func (s *Store) AllowAll(xs Sessions) {
+	for _, part := range s.guards.split(xs.N, false, xs.name) {
+		if xs.At(part[0]).Allowed(s) {
 			continue
 		}
 		for _, i := range part {
-			xs[i].Down = true
+			xs.At(i).Down = true
 		}
 	}
 }
 
 // MayStoreAll is [Session.MayStore] for several sessions: the first of each server decides
 // for the others.
-func (s *Store) MayStoreAll(xs []*Session) {
-	for _, part := range s.guards.split(len(xs), false, nameIn(xs)) {
-		xs[part[0]].MayStore(s)
+func (s *Store) MayStoreAll(xs Sessions) {
+	for _, part := range s.guards.split(xs.N, false, xs.name) {
+		first := xs.At(part[0])
+		first.MayStore(s)
 		for _, i := range part {
-			xs[i].NoStore = xs[part[0]].NoStore
+			xs.At(i).NoStore = first.NoStore
 		}
 	}
 }
 
-func nameIn(xs []*Session) func(i int) string { return func(i int) string { return xs[i].Name } }
-
 // AnsweredAll is [Session.Answered] for an operation of several sessions. For each server
 // one session reports the outcome for the others: the first that has failed, or else the
 // first.
-func (s *Store) AnsweredAll(ctx context.Context, op string, xs []*Session, err error) {
+func (s *Store) AnsweredAll(ctx context.Context, op string, xs Sessions, err error) {
 	of := func(i int) error { return remote.ErrorOf(err, i) }
-	for _, part := range s.guards.split(len(xs), err != nil, nameIn(xs)) {
+	for _, part := range s.guards.split(xs.N, err != nil, xs.name) {
 		at, failed := firstOf(part, of)
-		first := xs[at]
-		first.probes = xs[part[0]].probes
+		first := xs.At(at)
+		first.probes = xs.At(part[0]).probes
 		ok := first.Answered(ctx, s, op, failed)
+		if err == nil && ok {
+			continue
+		}
 		for _, i := range part {
 			switch e := of(i); {
 			case i == at:
 			case e != nil:
-				xs[i].FailedAlone(first, e)
+				xs.At(i).FailedAlone(first, e)
 			case !ok && failed == nil:
-				xs[i].Failed(first)
+				xs.At(i).Failed(first)
 			}
 		}
 	}

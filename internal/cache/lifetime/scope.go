@@ -3,6 +3,7 @@ package lifetime
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,11 +19,12 @@ import (
 type Scope struct {
 	values context.Context // its cancellation does not count
 
+	ended atomic.Bool // written under mu
+
 	mu       sync.Mutex // guards below
-	ended    bool
-	known    bool  // own has been asked for
-	own      any   // nil if there is none, or from Finish on unless it is known
-	cause    error // nil if the work was done
+	known    bool       // own has been asked for
+	own      any        // nil if there is none, or from Finish on unless it is known
+	cause    error      // nil if the work was done
 	made     *madeScope
 	follower Follower
 }
@@ -42,6 +44,9 @@ type Follower interface{ Ended(cause error) }
 
 // Begin gives the Scope its values: the values of ctx, and own, which is not nil.
 func (s *Scope) Begin(ctx context.Context, own any) { s.values, s.own = ctx, own }
+
+// Precede is Follow directly after Begin, before other goroutines know the Scope.
+func (s *Scope) Precede(f Follower) { s.follower = f }
 
 // apart returns the values of ctx without its cancellation.
 func apart(ctx context.Context) context.Context {
@@ -72,23 +77,31 @@ func (s *Scope) End(cause error) {
 // Finish ends the Scope after its work: its follower is not told. It reports whether the owner's
 // value is known to others. If it is not, Finish removes the value from the Scope.
 func (s *Scope) Finish() (known bool) {
-	s.over(nil)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known {
+	m := s.made
+	if s.ended.Swap(true) {
+		m = nil // it is cancelled already
+	}
+	known = s.known
+	if !known {
 		s.own = nil
 	}
-	return s.known
+	s.mu.Unlock()
+	if m != nil {
+		m.cancel(nil)
+	}
+	return known
 }
 
 // over ends the Scope unless it has ended, and returns its follower then.
 func (s *Scope) over(cause error) Follower {
 	s.mu.Lock()
-	if s.ended {
+	if s.ended.Load() {
 		s.mu.Unlock()
 		return nil
 	}
-	s.ended, s.cause = true, cause
+	s.cause = cause
+	s.ended.Store(true)
 	m, f := s.made, s.follower
 	s.mu.Unlock()
 	if m != nil {
@@ -104,7 +117,7 @@ func (s *Scope) context() context.Context {
 	if s.made == nil {
 		s.made = new(madeScope)
 		s.made.Context, s.made.cancel = context.WithCancelCause(apart(s.values))
-		if s.ended {
+		if s.ended.Load() {
 			s.made.cancel(s.cause)
 		}
 	}
@@ -119,9 +132,7 @@ func (s *Scope) Done() <-chan struct{} { return s.context().Done() }
 
 // Err returns context.Canceled once the Scope has ended.
 func (s *Scope) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+	if s.ended.Load() {
 		return context.Canceled
 	}
 	return nil
@@ -136,7 +147,7 @@ func (s *Scope) Value(key any) any {
 		s.known = s.known || s.own != nil
 		return s.own
 	}
-	ended, made := s.ended, s.made
+	ended, made := s.ended.Load(), s.made
 	s.mu.Unlock()
 	switch {
 	case made != nil:

@@ -46,9 +46,9 @@ func (b *Batch) String(s []byte) {
 	b.Text = append(b.Text, '\r', '\n')
 }
 
-// BatchOf returns a Batch of the commands in text.
-func BatchOf(text []byte) Batch {
-	b := Batch{Text: text}
+// BatchOf returns a Batch of the n commands in text.
+func BatchOf(text []byte, n int) Batch {
+	b := Batch{Text: text, ends: make([]end, 0, n)}
 	for rest := text; len(rest) > 0; {
 		rest = skip(rest, 1)
 		at := len(text) - len(rest)

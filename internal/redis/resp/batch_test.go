@@ -64,7 +64,7 @@ func TestBatchIsItsCommandsOneByOne(t *testing.T) {
 		if got := pieces(t, &again, &steps); !bytes.Equal(got, want) || again.Size() != b.Size() {
 			t.Fatalf("seed %d: added one by one: %d bytes, want %d", seed, len(got), len(want))
 		}
-		flat := resp.BatchOf(want)
+		flat := resp.BatchOf(want, len(ends))
 		if flat.Len() != len(ends) {
 			t.Fatalf("seed %d: %d commands found", seed, flat.Len())
 		}

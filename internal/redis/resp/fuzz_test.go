@@ -28,7 +28,7 @@ func FuzzCommand(f *testing.F) {
 					t.Fatalf("argument %d: %q, want %q", i, got[from+i], a)
 				}
 			}
-			if b := resp.BatchOf(append(wire, wire...)); b.Len() != 2 || b.EndOf(0) != int64(len(wire)) {
+			if b := resp.BatchOf(append(wire, wire...), 2); b.Len() != 2 || b.EndOf(0) != int64(len(wire)) {
 				t.Fatalf("%q twice is %d commands", wire, b.Len())
 			}
 		}

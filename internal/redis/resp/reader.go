@@ -36,7 +36,10 @@ func NewReader(src io.Reader, lim Limits) *Reader {
 // Read returns the next value, which the caller owns. The error is a
 // [*ProtocolError], io.EOF if the stream ended between two values,
 // io.ErrUnexpectedEOF if it ended inside a value, or the error of the source.
-func (r *Reader) Read() (Value, error) {
+func (r *Reader) Read() (Value, error) { return r.ReadTo(nil) }
+
+// ReadTo is Read, with memory of s for a value other than a string; nil is no Slab.
+func (r *Reader) ReadTo(s *Slab) (Value, error) {
 	if err := r.begin(); err != nil {
 		return Value{}, err
 	}
@@ -47,7 +50,7 @@ func (r *Reader) Read() (Value, error) {
 		}
 		return Value{kind: Bulk, body: body}, nil
 	}
-	raw, err := r.whole()
+	raw, err := r.whole(s)
 	if err != nil {
 		return Value{}, err
 	}
@@ -161,7 +164,7 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 
 // whole reads one value of any kind and returns its bytes. The caller owns
 // them, except the bytes of a value without text.
-func (r *Reader) whole() ([]byte, error) {
+func (r *Reader) whole(s *Slab) ([]byte, error) {
 	r.scan.reset(&r.lim)
 	n, err := r.scan.Feed(r.Buf[r.Pos:r.End])
 	if err != nil {
@@ -179,7 +182,33 @@ func (r *Reader) whole() ([]byte, error) {
 				return raw, nil
 			}
 		}
-		return append(make([]byte, 0, len(raw)), raw...), nil
+		return s.clone(raw), nil
 	}
 	return r.Rest(&r.scan, n)
+}
+
+// slabMost is the size of the largest piece of memory that values share: so much is kept alive
+// by one of them at most. Larger pieces are large objects of the allocator, and take longer.
+const slabMost = 32 << 10
+
+// Slab gives values of one batch their memory: some share a piece. The zero Slab has none.
+type Slab struct {
+	// Left is the number of values still to come, the next one among them.
+	Left  int
+	piece []byte
+}
+
+// clone copies the bytes of a value. A new piece has room for the values to come if they are about
+// as long as this one. A nil Slab makes a piece for each value.
+func (s *Slab) clone(raw []byte) []byte {
+	if s == nil {
+		return append(make([]byte, 0, len(raw)), raw...)
+	}
+	if cap(s.piece)-len(s.piece) < len(raw) {
+		const spare = 8 // for longer ones
+		s.piece = make([]byte, 0, max(len(raw), min(slabMost, (len(raw)+spare)*s.Left)))
+	}
+	from := len(s.piece)
+	s.piece = append(s.piece, raw...)
+	return s.piece[from:len(s.piece):len(s.piece)]
 }

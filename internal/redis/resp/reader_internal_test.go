@@ -468,3 +468,32 @@ func TestSharedStepsDoNotMixValues(t *testing.T) {
 		t.Errorf("%d values", len(got))
 	}
 }
+
+// TestValuesThatShareMemoryStayApart reads arrays of many lengths with a Slab, and appends to each.
+func TestValuesThatShareMemoryStayApart(t *testing.T) {
+	const n = 300
+	r := rand.New(rand.NewPCG(1, 2))
+	var wire []byte
+	for i := range n {
+		body := bytes.Repeat([]byte{byte(i)}, r.IntN(40)*r.IntN(100))
+		wire = AppendInt(AppendBulk(AppendArray(wire, 2), body), int64(i))
+	}
+	apart, together := NewReader(bytes.NewReader(wire), Limits{}), NewReader(bytes.NewReader(wire), Limits{})
+	var s Slab
+	all := make([]Value, n)
+	for i := range all {
+		s.Left = n - i
+		var err error
+		if all[i], err = together.ReadTo(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range all {
+		_ = append(v.body, "more"...)
+	}
+	for i, v := range all {
+		if want, err := apart.Read(); err != nil || v.Kind() != Array || v.Len() != 2 || !bytes.Equal(v.body, want.body) {
+			t.Fatalf("value %d is %q, want %q, %v", i, v.body, want.body, err)
+		}
+	}
+}

@@ -123,7 +123,7 @@ func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) 
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return remote.Acquired{Held: t.open(&a.Held, ns), Lease: l}
+	return remote.Acquired{Held: t.open(&a.Held, ns, ns.Now(time.Now())), Lease: l}
 }
 
 // acquire requests a lease. It returns a state by which the answer can be

@@ -8,6 +8,7 @@ package tier
 
 import (
 	"context"
+	"time"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/namespace"
@@ -43,12 +44,13 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 	}
 	held = make([]remote.Held, len(keys))
 	var unknown []int
+	now := ns.Now(time.Now())
 	for i, v := range replies {
 		done := true
 		if known[i] == 0 {
-			held[i], err = s.held(v, ns)
+			held[i], err = s.held(v, ns, now)
 		} else {
-			held[i], done, err = s.heldState(v, ns, known[i])
+			held[i], done, err = s.heldState(v, ns, now, known[i])
 		}
 		switch {
 		case i > 0 && s.elsewhere(err):
@@ -76,7 +78,7 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 
 // appendGetState appends the command that reads the state of key's value and its earlier ids.
 func (t *Tier) appendGetState(dst []byte, key string) []byte {
-	dst = append(dst, "*4\r\n$5\r\nHMGET\r\n"...)
+	dst = append(dst, hmget...)
 	dst = t.appendEntry(dst, key)
 	dst = resp.AppendString(dst, t.names.State)
 	return resp.AppendString(dst, t.names.Earlier)
@@ -84,9 +86,9 @@ func (t *Tier) appendGetState(dst []byte, key string) []byte {
 
 // heldState parses the reply to the command of appendGetState. done is false if there is a
 // value that the caller does not have.
-func (t *Tier) heldState(v resp.Value, ns *namespace.State, known remote.ID) (h remote.Held, done bool, err error) {
+func (t *Tier) heldState(v resp.Value, ns *namespace.State, now int64, known remote.ID) (h remote.Held, done bool, err error) {
 	if refusal(v) != nil {
-		h, err = t.held(v, ns)
+		h, err = t.held(v, ns, now)
 		return h, true, err
 	}
 	var f [2]resp.Value // state, earlier ids
@@ -98,7 +100,7 @@ func (t *Tier) heldState(v resp.Value, ns *namespace.State, known remote.ID) (h 
 		i++
 	}
 	found := watch.Value(f[0], ns.Text)
-	if h = t.open(&found, ns); h.Absent() {
+	if h = t.open(&found, ns, now); h.Absent() {
 		return h, true, nil
 	}
 	// A state that is fresh or stale is not enough: the caller's value is the stored one only if

@@ -294,8 +294,11 @@ func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) err
 // does not serve the key, or not now. The caller then sends that command alone,
 // so that the redirection is followed.
 func (t *Tier) elsewhere(err error) bool {
+	if t.all == nil || err == nil { // in most cases, and without an allocation for refused
+		return false
+	}
 	var refused *watch.Refusal
-	if t.all == nil || !errors.As(err, &refused) {
+	if !errors.As(err, &refused) {
 		return false
 	}
 	code, _, _ := strings.Cut(refused.Text, " ")

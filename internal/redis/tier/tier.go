@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -348,7 +349,7 @@ func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time,
 	if err != nil || !s.fits(ns) {
 		return h, false, err
 	}
-	h, err = s.held(v, ns)
+	h, err = s.held(v, ns, ns.Now(time.Now()))
 	// The reply lies in memory that the loan gives back at the return, so the value is copied.
 	if loan != nil && h.Data != nil {
 		h.Data = copyTo(dst, h.Data)
@@ -367,6 +368,7 @@ func copyTo(dst, data []byte) []byte {
 // getSome is getAll. It reads the state ns again if ask is set.
 func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
+		b.Text = slices.Grow(b.Text, lenOfGets(&s.names, keys))
 		for _, k := range keys {
 			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
 		}
@@ -375,8 +377,9 @@ func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys 
 		return nil, nil, err
 	}
 	held = make([]remote.Held, len(keys))
+	now := ns.Now(time.Now())
 	for i, v := range replies {
-		held[i], err = s.held(v, ns)
+		held[i], err = s.held(v, ns, now)
 		switch {
 		// One key that has moved does not fail the others. If the first one has moved, all of them
 		// most likely have: its redirection is the error that the caller follows.
@@ -389,15 +392,26 @@ func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys 
 	return held, again, nil
 }
 
+const hmget = "*4\r\n$5\r\nHMGET\r\n"
+
+// lenOfGets returns the length of the commands that appendGet appends for keys, or a little more.
+func lenOfGets(names *layout.Names, keys []string) (n int) {
+	const heads = len("$65536\r\n\r\n$18\r\n\r\n$18\r\n\r\n") // of the three arguments
+	for _, k := range keys {
+		n += len(hmget) + heads + names.EntryLen(k) + len(names.Value) + len(names.State)
+	}
+	return n
+}
+
 func (t *Tier) appendGet(dst []byte, key string) []byte {
-	dst = append(dst, "*4\r\n$5\r\nHMGET\r\n"...)
+	dst = append(dst, hmget...)
 	dst = t.appendEntry(dst, key)
 	dst = resp.AppendString(dst, t.names.Value)
 	return resp.AppendString(dst, t.names.State)
 }
 
-// held parses a value with its state, the reply of HMGET.
-func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
+// held parses a value with its state, the reply of HMGET, at the time now of the server's clock.
+func (t *Tier) held(v resp.Value, ns *namespace.State, now int64) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		// Another program has written the key. It counts as absent, so that the cache loads, and
 		// the lease request that follows removes it.
@@ -419,16 +433,16 @@ func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 		i++
 	}
 	found := stored(value, state, ns)
-	return t.open(&found, ns), nil
+	return t.open(&found, ns, now), nil
 }
 
-// open judges a value by ns.
-func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
+// open judges a value by ns, at the time now of the server's clock.
+func (t *Tier) open(v *entryrules.Value, ns *namespace.State, now int64) remote.Held {
 	if v.Unreadable {
 		t.foreign.Add(1)
 		return remote.Held{}
 	}
-	return layout.Held(v, ns.Text, ns.Now(time.Now()))
+	return layout.Held(v, ns.Text, now)
 }
 
 // stored parses a value with its state.

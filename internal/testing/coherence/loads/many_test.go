@@ -357,3 +357,44 @@ func TestGetManyWithoutALoaderAnswersFromTheTiers(t *testing.T) {
 		read(map[string]int64{}, strata.NoMemory())
 	})
 }
+
+// TestGetManyJudgesHitsAsGetOrLoadDoes has entries that L1 serves plainly between others: one with a
+// dropped tag, one whose life is over, and one that is due for a refresh.
+func TestGetManyJudgesHitsAsGetOrLoadDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, o := lab.NewCache(t, func(o *strata.Options[int, int]) { o.RefreshAt = 0.5 }), &manyOrigin{}
+		for k, opt := range map[int]strata.CallOption{
+			1: {}, 2: strata.WithTags("a"), 3: strata.WithTags("b"), 4: strata.WithTTL(10 * time.Second), 5: strata.WithTTL(40 * time.Second),
+		} {
+			lab.Must(t, c.Set(t.Context(), k, -k, opt))
+		}
+		time.Sleep(25 * time.Second)
+		lab.Must(t, c.InvalidateTags(t.Context(), "a"))
+		get := func(want map[int]int, opts ...strata.CallOption) {
+			t.Helper()
+			o.calls = nil
+			if got, err := c.GetMany(t.Context(), []int{1, 2, 3, 4, 5, 1}, o.load, opts...); err != nil || !maps.Equal(got, want) {
+				t.Errorf("got %v, %v; want %v", got, err, want)
+			}
+			synctest.Wait()
+			slices.SortFunc(o.calls, slices.Compare)
+		}
+		get(map[int]int{1: -1, 2: 20, 3: -3, 4: 40, 5: -5}, strata.WithTTL(time.Minute))
+		if !slices.EqualFunc(o.calls, [][]int{{2, 4}, {5}}, slices.Equal) {
+			t.Errorf("loads of %v, want of 2 and 4, and a refresh of 5", o.calls)
+		}
+		if st := c.Stats(); st.L1.Hits != 3 || st.L1.Misses != 2 || st.Refreshes != 1 {
+			t.Errorf("%d hits, %d misses, %d refreshes; want 3, 2 and 1", st.L1.Hits, st.L1.Misses, st.Refreshes)
+		}
+		fresh := map[int]int{1: -1, 2: 20, 3: -3, 4: 40, 5: 50}
+		if get(fresh); len(o.calls) != 0 {
+			t.Errorf("loads of %v, want none", o.calls)
+		}
+		loaded := map[int]int{1: 10, 2: 20, 3: 30, 4: 40, 5: 50}
+		if get(loaded, strata.NoMemory()); len(o.calls) != 1 || len(o.calls[0]) != 5 {
+			t.Errorf("loads of %v, want of all without L1", o.calls)
+		}
+		lab.Must(t, c.InvalidateAll(t.Context()))
+		get(loaded)
+	})
+}

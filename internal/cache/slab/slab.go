@@ -1,0 +1,29 @@
+// Package slab has memory that the operations of one kind use one after the other.
+package slab
+
+import "sync"
+
+// Most is the largest number of elements that are kept: more are left to the collector.
+const Most = 256
+
+// Slabs lends slices of zero values. The zero Slabs has none yet. It is safe for concurrent use.
+//
+// Invariant: a slice in the pool is zero up to its capacity.
+type Slabs[T any] struct{ pool sync.Pool } // of *[]T
+
+// Take returns n zero values.
+func (s *Slabs[T]) Take(n int) []T {
+	if some, _ := s.pool.Get().(*[]T); some != nil && cap(*some) >= n {
+		return (*some)[:n]
+	}
+	return make([]T, n)
+}
+
+// Give gives a slice back, to which nothing refers any more. The caller has used it no further than
+// to its length.
+func (s *Slabs[T]) Give(some []T) {
+	if cap(some) > 0 && cap(some) <= Most {
+		clear(some)
+		s.pool.Put(&some)
+	}
+}
