@@ -17,7 +17,9 @@
 // for cache eviction", SOSP 2023) with four changes:
 //
 //   - Fill rule: while main is below its target, the small queue overflows into main.
-//     Plain S3-FIFO starts as one queue, and stays so on loops and scans.
+//     Plain S3-FIFO starts as one queue, and stays so on loops and scans. If weights are
+//     counted, the rule ends when the cache is full: later holes are left by heavy
+//     entries, and unproven ones would fill main with each of them.
 //   - Guarded promotion: a key that comes back enters main only if it was away for a
 //     shorter time than main's victim was idle. LIRS and CLOCK-Pro compare the same
 //     times.

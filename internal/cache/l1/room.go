@@ -71,7 +71,7 @@ func (c *core) over(d change) bool {
 // even. The slack of one eighth lets nearly all writers evict from the shard that
 // they have locked already.
 func (c *core) crowded(held, d change) bool {
-	n := int64(len(c.shards))
+	n := int64(c.inUse())
 	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
 		return held.entries >= (total-total/8)/n
 	}
@@ -387,7 +387,8 @@ func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n
 
 // sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
 func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
-	part := func(n int64) int64 { return (n + int64(len(c.shards)) - 1) / int64(len(c.shards)) }
+	in := int64(c.inUse())
+	part := func(n int64) int64 { return (n + in - 1) / in }
 	d = change{part(d.entries), part(d.weight)}
 	s.mu.Lock()
 	defer s.unlock()

@@ -72,7 +72,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		var o Outcome
 		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
 		if o == 0 {
-			gone = c.evictAround(int(hash>>c.shift), a.need, a.held, gone)
+			gone = c.evictAround(int(c.shard(hash).number), a.need, a.held, gone)
 			a.forced = true
 			if a.rounds++; a.rounds > 1 {
 				runtime.Gosched() // to the writers that have taken the room
@@ -81,6 +81,9 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		}
 		if o == Stored {
 			c.wakeSweeper(c.idle.End(&e.Head, a.now))
+			if a.crowded {
+				c.divide(func(h *evict.Head) uint64 { return c.hash(entryOf[K, V](h).Key) })
+			}
 		}
 		if c.rest.ppm > 0 {
 			gone = c.settleStore(a.head, gone)
@@ -91,8 +94,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 
 // try stores an arrival, or returns zero without room for it.
 func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
-	s := c.shard(hash)
-	s.mu.Lock()
+	s := c.lock(hash)
 	defer s.unlock()
 	return c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
 }
@@ -144,12 +146,11 @@ func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 // Expired.
 func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := c.hash(key)
-	s := c.shard(hash)
 	if c.find(hash, key) == nil {
 		return nil, false // an unfinished writer comes after this
 	}
 	now := c.clock.now()
-	s.mu.Lock()
+	s := c.lock(hash)
 	defer s.unlock()
 	if e = c.find(hash, key); e == nil {
 		return nil, false
@@ -233,6 +234,8 @@ type arrival struct {
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
+	// crowded says that the shard has got so many entries that shards should be divided.
+	crowded bool
 }
 
 // counted returns the number with which the weight counts.
@@ -280,6 +283,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		c.pinned.Add(1)
 	}
 	s.insert(a, c.idle.Stamp(a.now), s.evicted+s.expired != before)
+	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true
 }
@@ -338,8 +342,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 	if c.idle.Life != 0 {
 		now = c.clock.now()
 	}
-	s := c.shardOf(old)
-	s.mu.Lock()
+	s := c.lockOf(old)
 	if !s.order.Holds(old) {
 		s.mu.Unlock()
 		return false
@@ -352,8 +355,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 
 // deleteHead removes h if the shard holds it, and reports whether it did.
 func (c *core) deleteHead(h *evict.Head) bool {
-	s := c.shardOf(h)
-	s.mu.Lock()
+	s := c.lockOf(h)
 	defer s.unlock()
 	if !s.order.Holds(h) {
 		return false
