@@ -14,6 +14,9 @@ const (
 	// handSteps bounds the work of one eviction: after that many second chances the
 	// oldest entry is the victim, whether used or not.
 	handSteps = 32
+	// An entry is heavy if it is larger than heavyShare percent of the entries in its shard
+	// together, and than heavyMean mean ones.
+	heavyShare, heavyMean = 1, 2
 	// clockBits is the number of bits that the capacity takes in a node's mark.
 	clockBits = 22
 
@@ -195,6 +198,24 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		return inSmall
 	}
 	return onTrial
+}
+
+// refuses reports whether a full shard does without a new entry. A heavy one may push out many
+// that are in use, so it must prove its use first: it is taken when main has evicted it
+// before, or when it comes back sooner than main's victim was read, each time multiplied
+// by the size. Till then only its key is remembered.
+func (p *a3fifo) refuses(hash uint32, weight int64) bool {
+	if !p.weighted || weight <= p.total()/100*heavyShare || weight <= heavyMean*p.mean() {
+		return false
+	}
+	if g, ok := p.ghosts.take(hash, p.clock, p.mainClock); ok {
+		v := p.hand(0)
+		if g.fromMain || v == 0 || float64(g.age)*float64(weight) < float64(p.idle(v))*float64(p.size(v)) {
+			return false
+		}
+	}
+	p.remember(hash, false, p.clock)
+	return true
 }
 
 // returned learns from the return of a key that main has evicted.

@@ -313,3 +313,31 @@ func TestMarksKeepTheirTimesWhenTheirUnitChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestHeavyEntriesOfAFullShardMustComeBack offers heavy entries once, and soon again.
+func TestHeavyEntriesOfAFullShardMustComeBack(t *testing.T) {
+	b := newBed(1000, true)
+	for k := range 2000 {
+		b.add(k, 1, 0)
+	}
+	hash := func(k uint32) uint32 { return (k + 1) * 0x9e3779b1 }
+	for _, w := range []int64{1, 2, 10} { // a hundredth of the shard is not heavy
+		if b.refuses(hash(5000), w) {
+			t.Fatalf("refuses a weight of %d", w)
+		}
+	}
+	for k := range uint32(50) {
+		if !b.refuses(hash(6000+k), 300) {
+			t.Fatalf("takes heavy entry %d at its first sight", k)
+		}
+	}
+	for k := range 500 {
+		b.add(10_000+k, 1, 0)
+	}
+	if !b.refuses(hash(6000), 300) {
+		t.Fatal("takes a heavy entry that came back as late as main's victim, by its weight")
+	}
+	if b.add(9000, 1, 0); b.refuses(hash(6000), 300) {
+		t.Fatal("refuses an entry that came back at once")
+	}
+}

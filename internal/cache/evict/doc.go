@@ -29,6 +29,9 @@
 //   - Brake: while four of five promoted entries leave main without a hit, and main's
 //     victims come back, one promotion in 64 passes. Sweeps back and forth are such.
 //
+// If weights are counted, a full shard refuses heavy entries at first sight
+// (Order.Refuses), and takes them when they come back.
+//
 // All of this is work of misses. A hit adds one to a counter of two bits, and nothing
 // once the counter is full.
 //

@@ -80,6 +80,13 @@ func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
 	return Standing{o.policy.admit(hash, weight, full), weight}
 }
 
+// Refuses reports whether the policy prefers its entries to a new one, of a key without an
+// entry, for which the cache has no room. Only A3FIFO refuses, and only heavy entries. It
+// remembers the key. Call Refuses before Admit, if the caller can do without the entry.
+func (o *Order) Refuses(hash uint32, weight int64) bool {
+	return o.kind == A3FIFO && weight > 0 && o.a3fifo.refuses(hash, weight)
+}
+
 // Add adds an entry at now. evicted says that another had to leave for it.
 func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool, now int64) {
 	o.nodes.add(h, hash, weight)

@@ -9,7 +9,7 @@ import (
 // Outcome is the result of a store.
 type Outcome uint8
 
-// Outcomes of SetIf.
+// Outcomes of a store.
 const (
 	// Stored: the entry is in the cache.
 	Stored Outcome = iota + 1
@@ -21,6 +21,9 @@ const (
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
+	// Refused: the cache is full, and the policy prefers its entries to a heavy one that was
+	// offered. Nothing was changed.
+	Refused
 )
 
 // Set stores an entry and returns the entries that it removed, for the caller
@@ -31,6 +34,15 @@ const (
 // is exempt from eviction, and counts as one; another negative weight counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, arrival{weight: weight}, nil, false)
+	return gone, o == Stored
+}
+
+// Offer is Set for an entry that its caller can do without. If the key has no entry and the
+// cache has no room, the policy may prefer its entries to a heavy one: Offer then reports false,
+// and the policy remembers the key, so that it takes an entry that is offered often
+// enough. An entry of weight Pinned is never refused so.
+func (c *Cache[K, V]) Offer(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
+	gone, o := c.store(e, arrival{weight: weight, offered: true}, nil, false)
 	return gone, o == Stored
 }
 
@@ -110,6 +122,10 @@ func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional 
 	}
 	if a.rounds > mostRounds || c.pinnedOut(s, a, held) {
 		return append(gone, c.withdraw(s, held, a.now)...), TooHeavy
+	}
+	if a.offered && held == nil && !a.admitted && c.over(a.change()) && s.order.Refuses(a.hash, a.weight) {
+		s.rejected++
+		return gone, Refused
 	}
 	gone, ok := c.place(s, a, held, gone)
 	if !ok {
@@ -230,6 +246,7 @@ type arrival struct {
 	at       evict.Standing
 	forced   bool
 	unused   bool // see Renew
+	offered  bool // see Offer
 	rounds   int  // rounds without room; see mostRounds
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
