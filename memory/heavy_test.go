@@ -1,9 +1,11 @@
 package memory_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/testing/sim"
+	"github.com/strata-cache/strata/internal/testing/sim/sized"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -103,4 +105,45 @@ func oneHits(t *testing.T, heavy int) float64 {
 		}
 	}
 	return 100 * float64(hits) / float64(asked)
+}
+
+// sizes is a cache that stores each object that it misses.
+type sizes struct {
+	*memory.Cache[uint64, int64]
+}
+
+func (c sizes) Access(r sized.Request) bool {
+	if _, ok := c.Get(r.Key); ok {
+		return true
+	}
+	c.Set(r.Key, r.Size)
+	return false
+}
+
+// TestSizedHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards, with a
+// simulator of one.
+func TestSizedHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
+	for name, size := range map[string]func(uint64) int64{"web": sized.Web, "etc": sized.ETC} {
+		tr := sized.Of(name, sim.Take(sim.Zipf(40_000, 0.9, 1), 60_000), size)
+		for _, bound := range tr.Bounds() {
+			for _, p := range everyPolicy() {
+				if p == memory.Random {
+					continue // has no simulator with sizes
+				}
+				c := sizes{mustNew(t, memory.Options[uint64, int64]{MaxWeight: bound, Policy: p, Weigh: func(_ uint64, v int64) int64 { return v }})}
+				s, err := sized.New(simulators[p], bound, tr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				most := 1.0
+				if p == memory.LFU {
+					most = 3 // heavy objects stay for good in one shard, and not in another
+				}
+				got, want := sized.Run(c, tr), sized.Run(s, tr)
+				if d := got.Sub(want); math.Abs(d.Objects) > most || math.Abs(d.Seconds) > most {
+					t.Errorf("%s, %d bytes, %v: %v, simulated %v", name, bound, p, got, want)
+				}
+			}
+		}
+	}
 }
