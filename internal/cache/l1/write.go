@@ -83,6 +83,9 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	for {
 		var o Outcome
 		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
+		if a.sliced {
+			continue
+		}
 		if o == 0 {
 			gone = c.evictAround(int(c.shard(hash).number), a.need, a.held, gone)
 			a.forced = true
@@ -108,7 +111,12 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
 	s := c.lock(hash)
 	defer s.unlock()
-	return c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
+	a.sliced = false
+	gone, o := c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
+	if o != 0 && o != Stored {
+		c.giveUp(a)
+	}
+	return gone, o
 }
 
 // tryOver is try for an arrival with the key of held, which is nil if the shard has no
@@ -251,6 +259,10 @@ type arrival struct {
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
+	// freed is the room of entries that its shard has evicted for it, a negative change, and evicted
+	// says that there were any. sliced says that the shard has more to evict: see room.
+	freed           change
+	evicted, sliced bool
 	// crowded says that the shard has got so many entries that shards should be divided.
 	crowded bool
 }
@@ -290,16 +302,15 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.admitted = true
 		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
 	}
-	before := s.evicted + s.expired
 	a.need, a.held = a.change(), nil
-	gone, ok := c.room(s, a.need, eviction{a.at, a.forced, nil}, gone)
+	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
 	}
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a, c.idle.Stamp(a.now), s.evicted+s.expired != before)
+	s.insert(a, c.idle.Stamp(a.now), a.evicted)
 	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true
@@ -315,7 +326,7 @@ func (c *core) stored(s *shard, a *arrival) {
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	a.need, a.held = change{0, a.counted() - evict.Counted(s.order.Weight(held))}, held
-	gone, ok := c.room(s, a.need, eviction{evict.Standing{}, a.forced, held}, gone)
+	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}
