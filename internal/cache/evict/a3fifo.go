@@ -8,6 +8,8 @@ const (
 	// margin is a share of the capacity, in percent. A returning key lengthens a queue that
 	// was too short for it by no more than this share: a longer one would have kept the key.
 	margin = 8
+	// growthShare is the part of a shard's entries by which the small queue grows at once.
+	growthShare = 1024
 	// promoteUses is the number of hits in the small queue that take an entry to
 	// the main queue.
 	promoteUses = 2
@@ -188,7 +190,7 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		return inSmall
 	}
 	if g.age <= p.small.size+near {
-		p.setTarget(p.target + p.mean())
+		p.setTarget(p.target + p.growth())
 	}
 	if p.main.size+size <= p.mainTarget() {
 		return inMain
@@ -216,6 +218,16 @@ func (p *a3fifo) refuses(hash uint32, weight int64) bool {
 	}
 	p.remember(hash, false, p.clock)
 	return true
+}
+
+// growth is the size by which the small queue is lengthened at once. In a large shard one entry
+// is too little where recency alone counts. But sweeps back and forth ask for a longer
+// and for a shorter queue in turn, and large steps lose much: main's victims come back.
+func (p *a3fifo) growth() int64 {
+	if p.brake.returns >= missed/2 {
+		return p.mean()
+	}
+	return p.mean() * max(1, int64(p.small.n+p.main.n)/growthShare)
 }
 
 // returned learns from the return of a key that main has evicted.

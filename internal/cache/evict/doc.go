@@ -25,7 +25,8 @@
 //     times.
 //   - Adaptive small queue, from 1 to 90 percent: a key that comes back and that a
 //     slightly larger small queue would have kept makes it larger; a key that a
-//     slightly larger main queue would have kept makes it smaller.
+//     slightly larger main queue would have kept makes it smaller. In a large shard it grows
+//     by more than one entry at a time, unless main's victims come back.
 //   - Brake: while four of five promoted entries leave main without a hit, and main's
 //     victims come back, one promotion in 64 passes. Sweeps back and forth are such.
 //
