@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -95,15 +96,15 @@ type totals struct {
 // core is the part of a cache that needs neither the type of keys nor the type of
 // values. It is compiled once, however many types a program caches.
 type core struct {
-	// Written once.
+	// Written rarely.
 	shards []shard
+	where  atomic.Uint32 // which of them are in use; see divide
 	policy evict.Policy
 	// listens says that the policy must be told of each hit.
 	listens bool
 	counts  striped
 	notify  func(*evict.Head, Reason)
 	idle    evict.Idle
-	division
 
 	clock clock
 
@@ -117,10 +118,12 @@ type core struct {
 	tally
 }
 
-// tally counts rare events.
+// tally is what rare events need: their counts, and a lock.
 type tally struct {
 	panics atomic.Uint64       // of Config.Notify
 	ages   histogram.Durations // of entries that left to make room
+	// dividing is held while entries are moved between shards.
+	dividing sync.Mutex
 }
 
 // New makes an empty cache. With no positive bound it holds one entry.

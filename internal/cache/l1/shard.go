@@ -207,12 +207,6 @@ const (
 	moving     = 1 << 6
 )
 
-// division says which shards are in use.
-type division struct {
-	where    atomic.Uint32
-	dividing sync.Mutex // held while entries are moved
-}
-
 // use makes the first n shards the ones in use. n is a power of two.
 func (c *core) use(n int) { c.where.Store(uint32(whereShift - bits.TrailingZeros(uint(n)))) }
 
