@@ -188,7 +188,7 @@ type Memory[K comparable, V any] struct {
 	// least 1, or memory.Pinned for an entry that L1 never evicts and that counts as 1: if pinned
 	// entries leave no room for a new entry, L1 does not keep it. It runs once per store, never
 	// under a lock. An entry is not kept in L1 if Weigh panics or returns another weight below 1,
-	// or more than MaxWeight. Nil means that each entry weighs 1.
+	// or more than MaxWeight; a loaded one that is heavy only once it is loaded often. Nil means 1.
 	Weigh func(key K, value V) int64
 
 	// Policy decides which entries make room for others: one of the constants of

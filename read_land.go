@@ -94,7 +94,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 		if r.call.ahead {
 			*removed, kept = c.memory.Renew(e, weight)
 		} else {
-			*removed, kept = c.memory.Set(e, weight)
+			*removed, kept = c.memory.Offer(e, weight)
 		}
 		if r.outcome.kept = kept; !kept {
 			c.flights.NotKept(r.f)

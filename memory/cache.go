@@ -54,7 +54,9 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 // Set stores a value for Options.TTL. It reports false if the value was not
 // stored, because the cache is closed, or because the value is heavier than MaxWeight
 // or than the part of it that pinned entries leave free. In these cases the key is
-// removed.
+// removed. With A3FIFO it also reports false if the cache is full, the key has no value,
+// and the value is so heavy that it would push out many others: such a value is stored
+// once it is set often enough. Other methods that store do so at once.
 func (c *Cache[K, V]) Set(key K, value V) bool { return c.SetTTL(key, value, c.ttl) }
 
 // SetTTL is Set with a given time to live. NoExpiry means that the entry does
@@ -66,7 +68,7 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) bool {
 		return false
 	}
 	weight := c.weight(key, value)
-	removed, ok := c.engine.Set(c.entry(key, value, ttl), weight)
+	removed, ok := c.engine.Offer(c.entry(key, value, ttl), weight)
 	c.engine.Notify(removed)
 	return ok
 }
@@ -262,7 +264,7 @@ type Stats struct {
 	Misses         uint64 // Gets that found none
 	Evicted        uint64 // entries removed to make room
 	Expired        uint64 // entries removed after their deadline or idle life
-	Rejected       uint64 // values refused as too heavy
+	Rejected       uint64 // values not stored because of their weight
 	CallbackPanics uint64 // panics caught in OnEvict
 }
 

@@ -55,6 +55,11 @@
 // some hits. A hit costs the policy at most one write to a counter in the entry.
 // Expired entries are evicted before others.
 //
+// With a MaxWeight, a full cache does not take a new entry of more than a hundredth of
+// its part at first sight: it would push out many that are in use. It takes the entry
+// when its key is set again soon, as programs do that load what they miss. Present keys
+// and pinned entries are always stored.
+//
 // By default a Set that needs room evicts only enough for its own entry.
 // Options.EvictShare makes it evict a share of the cache, so that the next Sets evict
 // nothing.

@@ -10,11 +10,14 @@ type Policy uint8
 func (p Policy) String() string { return evict.Policy(p).String() }
 
 // The policies. A cache of more than 1023 entries is divided into up to 4 parts
-// per processor, rounded up to a power of two, of at least 512 entries or units of
-// MaxWeight. The policy decides for each part. A Set of a key with an entry counts as a use.
+// per processor, rounded up to a power of two, of at least 512 entries. With a MaxWeight the
+// entries that the cache holds are counted, and without one those that it may hold. The
+// policy decides for each part. A Set of a key with an entry counts as a use.
 const (
 	// A3FIFO is the default, made for traffic of any kind. It keeps the entries used
-	// often or used again soon, and scans and loops do not flush it. Hits take no lock.
+	// often or used again soon, and scans and loops do not flush it. If weights are bounded,
+	// a full cache takes an entry of more than 1 % of its part, and of twice the mean weight,
+	// only when its key is set again soon enough; see Set. Hits take no lock.
 	A3FIFO Policy = iota
 	// LRU evicts the entry with the oldest last use. Choose it if the key used a moment
 	// ago is the likeliest to be used next, or to compare with other caches. A scan of

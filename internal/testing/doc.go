@@ -25,4 +25,6 @@
 //   - picture: the command that draws docs/read.svg
 //   - sim: runs eviction policies, the ones of the engine among them, on traces and
 //     compares their hit ratios; the optimum
+//   - sim/sized: the same for objects of different sizes, in a bound of bytes: objects, bytes and
+//     seconds saved
 package testing

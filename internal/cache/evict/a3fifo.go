@@ -8,12 +8,17 @@ const (
 	// margin is a share of the capacity, in percent. A returning key lengthens a queue that
 	// was too short for it by no more than this share: a longer one would have kept the key.
 	margin = 8
+	// growthShare is the part of a shard's entries by which the small queue grows at once.
+	growthShare = 1024
 	// promoteUses is the number of hits in the small queue that take an entry to
 	// the main queue.
 	promoteUses = 2
 	// handSteps bounds the work of one eviction: after that many second chances the
 	// oldest entry is the victim, whether used or not.
 	handSteps = 32
+	// An entry is heavy if it is larger than heavyShare percent of the entries in its shard
+	// together, and than heavyMean mean ones.
+	heavyShare, heavyMean = 1, 2
 	// clockBits is the number of bits that the capacity takes in a node's mark.
 	clockBits = 22
 
@@ -43,8 +48,9 @@ const (
 type a3fifo struct {
 	nodes    *slab
 	weighted bool
-	// full says that the cache had no room when the last entry was admitted.
-	full bool
+	// full says that the cache had no room when the last entry was admitted. filled says that
+	// it was full before, and that the shard has not lost half of its share since.
+	full, filled bool
 	// share is the shard's part of the bound.
 	share       int64
 	small, main list
@@ -64,8 +70,10 @@ type a3fifo struct {
 func (p *a3fifo) fit(share int64, weighted bool) {
 	same := p.weighted == weighted
 	p.share, p.weighted = max(1, share), weighted
-	p.shift = max(0, bits.Len64(uint64(p.share))-clockBits)
-	p.ghosts = ghosts{}
+	if shift := max(0, bits.Len64(uint64(p.share))-clockBits); shift != p.shift {
+		p.remark(shift)
+	}
+	p.ghosts, p.filled = ghosts{}, false
 	for _, l := range []*list{&p.small, &p.main} {
 		if same {
 			break
@@ -76,6 +84,15 @@ func (p *a3fifo) fit(share int64, weighted bool) {
 		}
 	}
 	p.setTarget(p.target)
+}
+
+// remark changes the unit of all marks.
+func (p *a3fifo) remark(shift int) {
+	p.each(func(i uint32) {
+		x := p.nodes.node(i)
+		x.mark = uint32((p.clock-uint64(p.idle(i)))>>shift)<<queueBits | x.mark&queueMask
+	})
+	p.shift = shift
 }
 
 // sizeOf returns the size of an entry of a given weight, size the size of a node's
@@ -161,6 +178,7 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		p.full = full
 		p.setTarget(p.target)
 	}
+	p.filled = full || p.filled && p.total() >= p.share/2
 	p.clock += uint64(size)
 	g, ok := p.ghosts.take(hash, p.clock, p.mainClock)
 	if !ok {
@@ -172,9 +190,9 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		return inSmall
 	}
 	if g.age <= p.small.size+near {
-		p.setTarget(p.target + p.mean())
+		p.setTarget(p.target + p.growth())
 	}
-	if p.main.size < p.mainTarget() {
+	if p.main.size+size <= p.mainTarget() {
 		return inMain
 	}
 	v := p.hand(0)
@@ -182,6 +200,34 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		return inSmall
 	}
 	return onTrial
+}
+
+// refuses reports whether a full shard does without a new entry. A heavy one may push out many
+// that are in use, so it must prove its use first: it is taken when main has evicted it
+// before, or when it comes back sooner than main's victim was read, each time multiplied
+// by the size. Till then only its key is remembered.
+func (p *a3fifo) refuses(hash uint32, weight int64) bool {
+	if !p.weighted || weight <= p.total()/100*heavyShare || weight <= heavyMean*p.mean() {
+		return false
+	}
+	if g, ok := p.ghosts.take(hash, p.clock, p.mainClock); ok {
+		v := p.hand(0)
+		if g.fromMain || v == 0 || float64(g.age)*float64(weight) < float64(p.idle(v))*float64(p.size(v)) {
+			return false
+		}
+	}
+	p.remember(hash, false, p.clock)
+	return true
+}
+
+// growth is the size by which the small queue is lengthened at once. In a large shard one entry
+// is too little where recency alone counts. But sweeps back and forth ask for a longer
+// and for a shorter queue in turn, and large steps lose much: main's victims come back.
+func (p *a3fifo) growth() int64 {
+	if p.brake.returns >= missed/2 {
+		return p.mean()
+	}
+	return p.mean() * max(1, int64(p.small.n+p.main.n)/growthShare)
 }
 
 // returned learns from the return of a key that main has evicted.
@@ -222,9 +268,13 @@ func (b *brake) holds(hash uint32, clock uint64) bool {
 }
 
 // insert adds the node of a new entry to a queue. evicted says that the cache was full.
+//
+// The small queue fills main once. Later holes are what heavy entries have left, and
+// main had to make room for these: only proven entries fill it again.
 func (p *a3fifo) insert(i, queue uint32, evicted bool) {
 	x := p.small.head
-	if queue == inSmall && !evicted && x != 0 && p.small.size >= p.target {
+	hole := p.weighted && p.filled
+	if queue == inSmall && !evicted && !hole && x != 0 && p.small.size >= p.target {
 		p.move(x)
 	}
 	p.put(i, queue)
@@ -270,17 +320,21 @@ func (p *a3fifo) judge(i uint32, hit bool) {
 }
 
 // evict takes an entry out of its queue and returns its node; zero if there is none
-// but keep. queue is the queue for the new entry. An entry dead at now goes first,
-// wherever the hands meet one, and leaves no ghost.
-func (p *a3fifo) evict(queue, keep uint32, now int64) uint32 {
-	if queue&inMain != 0 && p.main.size >= p.mainTarget() {
+// but keep. An entry dead at now goes first, wherever the hands meet one, and leaves no
+// ghost.
+//
+// A queue makes room for what enters it: its size with the new entry is compared, or a
+// heavy one would take its room from the other queue.
+func (p *a3fifo) evict(at Standing, keep uint32, now int64) uint32 {
+	incoming := max(1, p.sizeOf(at.weight))
+	if at.queue&inMain != 0 && p.main.size+incoming > p.mainTarget() {
 		if i := p.evictMain(keep, now); i != 0 {
 			return i
 		}
 	}
 	for range handSteps {
 		i := p.small.head
-		if i == 0 || p.small.size < p.target && p.main.n > 0 {
+		if i == 0 || p.small.size+incoming <= p.target && p.main.n > 0 {
 			break
 		}
 		if i != keep && !p.passes(i, now) {
@@ -297,6 +351,29 @@ func (p *a3fifo) evict(queue, keep uint32, now int64) uint32 {
 		return i
 	}
 	return p.other(&p.small, keep, now)
+}
+
+func (p *a3fifo) each(yield func(uint32)) {
+	for _, l := range []*list{&p.small, &p.main} {
+		for i := l.head; i != 0; i = p.nodes.node(i).next {
+			yield(i)
+		}
+	}
+}
+
+// adopt makes the clocks and the experience of from its own. It has no ghosts.
+func (p *a3fifo) adopt(from policy) {
+	f := from.(*a3fifo)
+	p.clock, p.mainClock, p.brake, p.full = f.clock, f.mainClock, f.brake, f.full
+}
+
+// take keeps the queue and the age of a node. Its mark is in the units of this shard.
+func (p *a3fifo) take(from policy, theirs, ours uint32) {
+	f := from.(*a3fifo)
+	queue := f.nodes.node(theirs).mark & queueMask
+	at := p.clock - uint64(f.idle(theirs))
+	p.nodes.node(ours).mark = uint32(at>>p.shift)<<queueBits | queue
+	p.queue(queue).push(p.nodes, ours, p.size(ours))
 }
 
 // passes reports whether the entry at the head of the small queue goes on to main.

@@ -24,7 +24,7 @@ func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	hash := uint32(key+1) * 0x9e3779b1
 	queue := b.admit(hash, w, b.total()+b.sizeOf(w) > b.share)
 	for b.total()+b.sizeOf(w) > b.share {
-		i := b.evict(queue, 0, 0)
+		i := b.evict(Standing{queue, w}, 0, 0)
 		if i == 0 {
 			panic("nothing to evict")
 		}
@@ -147,7 +147,7 @@ func TestOneEvictionTakesBoundedWork(t *testing.T) {
 		b.add(k, 1, MaxUses)
 	}
 	first := b.in(inMain)[0]
-	gone := b.evict(inMain, 0, 0)
+	gone := b.evict(Standing{inMain, 1}, 0, 0)
 	turned := 0
 	for i := b.main.head; i != 0; i = b.nodes.node(i).next {
 		if b.nodes.head(i).Uses() < MaxUses {
@@ -166,7 +166,7 @@ func TestDeadEntriesGoFirstAndLeaveNoGhost(t *testing.T) {
 	}
 	oldest := b.nodes.head(b.main.head)
 	oldest.Dead = 5
-	if i := b.evict(inMain, 0, 6); b.nodes.head(i) != oldest {
+	if i := b.evict(Standing{inMain, 1}, 0, 6); b.nodes.head(i) != oldest {
 		t.Fatalf("evicts %d", b.keys[i])
 	}
 	if len(b.ghosts.buckets) != 0 {
@@ -183,11 +183,11 @@ func TestSparedEntryIsNeverTheVictim(t *testing.T) {
 		}
 		for i := range b.keys { // any
 			for n := len(b.keys); n > 1; n-- {
-				if v := b.evict(inSmall+r.Uint32N(2), i, 0); v == 0 || v == i {
+				if v := b.evict(Standing{inSmall + r.Uint32N(2), 1}, i, 0); v == 0 || v == i {
 					t.Fatalf("evicts %d of %d with %d spared", v, n, i)
 				}
 			}
-			if v := b.evict(inSmall, i, 0); v != 0 {
+			if v := b.evict(Standing{inSmall, 1}, i, 0); v != 0 {
 				t.Fatalf("evicts %d although only %d is left", v, i)
 			}
 			break
@@ -234,5 +234,110 @@ func TestCoarseStampsOfGhostsMeasureToWithinOneStep(t *testing.T) {
 				t.Fatalf("capacity %d: %d passed, the ghost says %d", capacity, passed, x.age)
 			}
 		}
+	}
+}
+
+// TestMainKeepsItsEntriesWhileHeavyOnesPass sends heavy entries, and light ones, through a full
+// shard, all asked for once.
+func TestMainKeepsItsEntriesWhileHeavyOnesPass(t *testing.T) {
+	b := newBed(1000, true)
+	next := 0
+	for ; next < 1000; next++ {
+		b.add(next, 1, 0)
+	}
+	for range 100 {
+		b.add(next, 50, 0)
+		for range 60 {
+			next++
+			b.add(next, 1, 0)
+		}
+		next++
+	}
+	kept := 0
+	for _, k := range b.in(inMain) {
+		if k < 1000 {
+			kept++
+		}
+	}
+	if kept < 900 || b.total() != 1000 {
+		t.Fatalf("main has kept %d entries of 990, all weigh %d", kept, b.total())
+	}
+}
+
+// TestSmallQueueMakesRoomForAllOfAHeavyEntry: main pays nothing for it.
+func TestSmallQueueMakesRoomForAllOfAHeavyEntry(t *testing.T) {
+	b := newBed(1000, true)
+	for k := range 1000 {
+		b.add(k, 1, 0)
+	}
+	small := b.in(inSmall)
+	if gone := b.add(1000, 10, 0); len(small) != 10 || !slices.Equal(gone, small) {
+		t.Fatalf("evicts %v for an entry of weight 10, small is %v", gone, small)
+	}
+}
+
+// TestShardThatWasEmptiedIsFilledAnew: only small holes wait for proven entries.
+func TestShardThatWasEmptiedIsFilledAnew(t *testing.T) {
+	b := newBed(1000, true)
+	for k := range 1100 {
+		b.add(k, 1, 0)
+	}
+	for b.total() > 400 {
+		i := b.main.head
+		b.remove(i)
+		b.nodes.remove(i)
+	}
+	for k := range 600 {
+		b.add(2000+k, 1, 0)
+	}
+	if n := b.small.n; n > 20 {
+		t.Fatalf("the small queue holds %d entries of 1000", n)
+	}
+}
+
+// TestMarksKeepTheirTimesWhenTheirUnitChanges raises and lowers the bound of a full shard.
+func TestMarksKeepTheirTimesWhenTheirUnitChanges(t *testing.T) {
+	b := newBed(1<<23, true)
+	for k := range 2000 {
+		b.add(k, 1<<13, 0)
+	}
+	for _, share := range []int64{1 << 30, 1 << 20, 1 << 26} {
+		before := map[uint32]int64{}
+		b.each(func(i uint32) { before[i] = b.idle(i) })
+		b.fit(share, true)
+		step := int64(1) << 10
+		b.each(func(i uint32) {
+			if after := b.idle(i); after < before[i]-step || after > before[i]+step {
+				t.Fatalf("share %d: idle for %d, before %d", share, after, before[i])
+			}
+		})
+	}
+}
+
+// TestHeavyEntriesOfAFullShardMustComeBack offers heavy entries once, and soon again.
+func TestHeavyEntriesOfAFullShardMustComeBack(t *testing.T) {
+	b := newBed(1000, true)
+	for k := range 2000 {
+		b.add(k, 1, 0)
+	}
+	hash := func(k uint32) uint32 { return (k + 1) * 0x9e3779b1 }
+	for _, w := range []int64{1, 2, 10} { // a hundredth of the shard is not heavy
+		if b.refuses(hash(5000), w) {
+			t.Fatalf("refuses a weight of %d", w)
+		}
+	}
+	for k := range uint32(50) {
+		if !b.refuses(hash(6000+k), 300) {
+			t.Fatalf("takes heavy entry %d at its first sight", k)
+		}
+	}
+	for k := range 500 {
+		b.add(10_000+k, 1, 0)
+	}
+	if !b.refuses(hash(6000), 300) {
+		t.Fatal("takes a heavy entry that came back as late as main's victim, by its weight")
+	}
+	if b.add(9000, 1, 0); b.refuses(hash(6000), 300) {
+		t.Fatal("refuses an entry that came back at once")
 	}
 }

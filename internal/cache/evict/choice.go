@@ -58,11 +58,17 @@ type policy interface {
 	// remove takes a node out.
 	remove(i uint32)
 	// evict takes out the node that leaves next, and returns it; zero if there is
-	// none but keep, which is zero or a node of the policy. queue is the result of
-	// admit for the entry that needs the room.
-	evict(queue, keep uint32, now int64) uint32
+	// none but keep, which is zero or a node of the policy. at is the standing of the
+	// entry that needs the room.
+	evict(at Standing, keep uint32, now int64) uint32
 	// resize is told that the weight of a node has changed.
 	resize(i uint32, old, weight int64)
+	// each calls yield for each node, the next one to be evicted first.
+	each(yield func(i uint32))
+	// adopt is told that a policy without nodes gets nodes of from, which is of the same kind.
+	adopt(from policy)
+	// take adds a node with the standing of a node of from. Nodes come in the order of each.
+	take(from policy, theirs, ours uint32)
 	// validate checks the whole structure for tests.
 	validate(entries map[*Head]bool) error
 }
@@ -84,6 +90,7 @@ type unsized struct{}
 func (unsized) fit(int64, bool)                  {}
 func (unsized) admit(uint32, int64, bool) uint32 { return 0 }
 func (unsized) resize(uint32, int64, int64)      {}
+func (unsized) adopt(policy)                     {}
 
 // use makes the order's policy, without entries.
 func (o *Order) use(p Policy) {

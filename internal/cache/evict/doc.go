@@ -17,15 +17,21 @@
 // for cache eviction", SOSP 2023) with four changes:
 //
 //   - Fill rule: while main is below its target, the small queue overflows into main.
-//     Plain S3-FIFO starts as one queue, and stays so on loops and scans.
+//     Plain S3-FIFO starts as one queue, and stays so on loops and scans. If weights are
+//     counted, the rule ends when the cache is full: later holes are left by heavy
+//     entries, and unproven ones would fill main with each of them.
 //   - Guarded promotion: a key that comes back enters main only if it was away for a
 //     shorter time than main's victim was idle. LIRS and CLOCK-Pro compare the same
 //     times.
 //   - Adaptive small queue, from 1 to 90 percent: a key that comes back and that a
 //     slightly larger small queue would have kept makes it larger; a key that a
-//     slightly larger main queue would have kept makes it smaller.
+//     slightly larger main queue would have kept makes it smaller. In a large shard it grows
+//     by more than one entry at a time, unless main's victims come back.
 //   - Brake: while four of five promoted entries leave main without a hit, and main's
 //     victims come back, one promotion in 64 passes. Sweeps back and forth are such.
+//
+// If weights are counted, a full shard refuses heavy entries at first sight
+// (Order.Refuses), and takes them when they come back.
 //
 // All of this is work of misses. A hit adds one to a counter of two bits, and nothing
 // once the counter is full.

@@ -68,6 +68,13 @@ func (h *Head) Touch() {
 // Shard returns the number of the entry's shard.
 func (h *Head) Shard() int { return int(h.State.Load() >> shardShift & (MaxShards - 1)) }
 
+// SetShard changes the number of the entry's shard.
+func (h *Head) SetShard(n uint32) {
+	const mask = (MaxShards - 1) << shardShift
+	for u := h.State.Load(); !h.State.CompareAndSwap(u, u&^mask|InShard(n)); u = h.State.Load() {
+	}
+}
+
 // InShard returns the bits of State for the number of a shard.
 func InShard(n uint32) uint32 { return n << shardShift }
 

@@ -88,7 +88,7 @@ func (p *lfu) tidy(at uint32) {
 	b.next, p.free = p.free, at
 }
 
-func (p *lfu) evict(_, keep uint32, _ int64) uint32 {
+func (p *lfu) evict(_ Standing, keep uint32, _ int64) uint32 {
 	if p.buckets == nil {
 		return 0
 	}
@@ -105,6 +105,30 @@ func (p *lfu) evict(_, keep uint32, _ int64) uint32 {
 		p.remove(i)
 	}
 	return i
+}
+
+func (p *lfu) each(yield func(uint32)) {
+	if p.buckets == nil {
+		return
+	}
+	for at := p.buckets[0].next; at != 0; at = p.buckets[at].next {
+		for i := p.buckets[at].head; i != 0; i = p.nodes.node(i).next {
+			yield(i)
+		}
+	}
+}
+
+// take needs nodes with rising uses: the last bucket is the node's, or it gets one behind.
+func (p *lfu) take(from policy, theirs, ours uint32) {
+	if p.buckets == nil {
+		p.buckets = make([]bucket, 1)
+	}
+	f := from.(*lfu)
+	uses, last := f.buckets[f.nodes.node(theirs).mark].uses, p.buckets[0].prev
+	if p.buckets[last].uses == uses {
+		last = p.buckets[last].prev
+	}
+	p.put(ours, last, uses)
 }
 
 // hottest ranks nodes by their uses.

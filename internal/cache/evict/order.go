@@ -68,13 +68,23 @@ func (o *Order) Share() int64 {
 func (o *Order) Len() int { return o.n }
 
 // Standing is the decision of the policy where a new entry begins.
-type Standing struct{ queue uint32 }
+type Standing struct {
+	queue  uint32
+	weight int64 // of the entry; zero for none
+}
 
 // Admit tells the policy of a new key before room is made for its entry. full says
 // that the cache has no room for it. Call Admit once per entry, and give the result to
 // Evict and Add.
 func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
-	return Standing{o.policy.admit(hash, weight, full)}
+	return Standing{o.policy.admit(hash, weight, full), weight}
+}
+
+// Refuses reports whether the policy prefers its entries to a new one, of a key without an
+// entry, for which the cache has no room. Only A3FIFO refuses, and only heavy entries. It
+// remembers the key. Call Refuses before Admit, if the caller can do without the entry.
+func (o *Order) Refuses(hash uint32, weight int64) bool {
+	return o.kind == A3FIFO && weight > 0 && o.a3fifo.refuses(hash, weight)
 }
 
 // Add adds an entry at now. evicted says that another had to leave for it.
@@ -162,7 +172,7 @@ func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	if keep != nil && o.Holds(keep) && !o.Pinned(keep) { // a pinned one is in no queue
 		spared = keep.node
 	}
-	if i := o.policy.evict(at.queue, spared, now); i != 0 {
+	if i := o.policy.evict(at, spared, now); i != 0 {
 		return o.clear(i)
 	}
 	return Gone{}
@@ -253,6 +263,49 @@ func (o *Order) Rearm(h *Head, now int64) { o.wheel.add(&o.nodes, h.node, now) }
 // NextTick returns the first tick with a timer, or Never. It may be called only after
 // Overdue has returned nil.
 func (o *Order) NextTick() int64 { return o.wheel.next() }
+
+// Part moves entries to other orders, with their standing, at now: each to the order that to
+// returns for it, which may be this one. The others are of the same policy, had no entries
+// before. It forgets no evicted key, and the others learn of none.
+func (o *Order) Part(to func(*Head) *Order, now int64) {
+	var all []uint32
+	o.policy.each(func(i uint32) { all = append(all, i) })
+	for i := uint32(1); o.pins > 0 && i <= o.nodes.used; i++ {
+		if o.nodes.head(i) != nil && o.nodes.weight(i) == Pinned {
+			all = append(all, i)
+		}
+	}
+	for _, i := range all {
+		if other := to(o.nodes.head(i)); other != o {
+			if other.n == 0 {
+				other.wheel.tick = o.wheel.tick
+				other.policy.adopt(o.policy)
+			}
+			o.give(i, other, now)
+		}
+	}
+}
+
+// give moves one node to another order.
+func (o *Order) give(i uint32, other *Order, now int64) {
+	h, weight := o.nodes.head(i), o.nodes.weight(i)
+	other.nodes.add(h, o.nodes.node(i).hash, weight)
+	other.n++
+	if sampled(h.node) && sampled(i) {
+		*other.nodes.bornAt(h.node) = *o.nodes.bornAt(i)
+	}
+	if weight == Pinned {
+		other.pins++
+		o.pins--
+	} else {
+		other.policy.take(o.policy, i, h.node)
+		o.policy.remove(i)
+	}
+	o.wheel.remove(&o.nodes, i)
+	other.wheel.add(&other.nodes, h.node, now)
+	o.nodes.remove(i)
+	o.n--
+}
 
 // Empty takes out all entries at once.
 func (o *Order) Empty() {

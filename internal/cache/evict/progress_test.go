@@ -78,7 +78,7 @@ func (r *row) evictBeside(keep *Head, queue uint32) {
 	for h := range r.keys {
 		pinned[h] = r.Pinned(h)
 	}
-	gone := r.Evict(Standing{queue}, keep, 0).Head
+	gone := r.Evict(Standing{queue, weights[may%len(weights)]}, keep, 0).Head
 	_, held := r.keys[gone]
 	switch {
 	case gone == nil && may > 0:

@@ -13,7 +13,7 @@ func (p *fifo) insert(i, _ uint32, _ bool) { p.queue.push(p.nodes, i, 1) }
 
 func (p *fifo) remove(i uint32) { p.queue.remove(p.nodes, i, 1) }
 
-func (p *fifo) evict(_, keep uint32, _ int64) uint32 {
+func (p *fifo) evict(_ Standing, keep uint32, _ int64) uint32 {
 	i := p.queue.head
 	if i != 0 && i == keep {
 		i = p.nodes.node(i).next
@@ -23,6 +23,14 @@ func (p *fifo) evict(_, keep uint32, _ int64) uint32 {
 	}
 	return i
 }
+
+func (p *fifo) each(yield func(uint32)) {
+	for i := p.queue.head; i != 0; i = p.nodes.node(i).next {
+		yield(i)
+	}
+}
+
+func (p *fifo) take(_ policy, _, ours uint32) { p.insert(ours, 0, false) }
 
 func (p *fifo) validate(entries map[*Head]bool) error {
 	if p.queue.n != len(entries) {

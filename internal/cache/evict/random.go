@@ -27,7 +27,7 @@ func (p *random) remove(i uint32) {
 	p.all = p.all[:end]
 }
 
-func (p *random) evict(_, keep uint32, _ int64) uint32 {
+func (p *random) evict(_ Standing, keep uint32, _ int64) uint32 {
 	n := len(p.all)
 	if keep != 0 {
 		n--
@@ -45,6 +45,14 @@ func (p *random) evict(_, keep uint32, _ int64) uint32 {
 	p.remove(i)
 	return i
 }
+
+func (p *random) each(yield func(uint32)) {
+	for _, i := range p.all {
+		yield(i)
+	}
+}
+
+func (p *random) take(_ policy, _, ours uint32) { p.insert(ours, 0, false) }
 
 func (p *random) validate(entries map[*Head]bool) error {
 	if len(p.all) != len(entries) {

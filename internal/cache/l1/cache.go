@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -95,9 +96,9 @@ type totals struct {
 // core is the part of a cache that needs neither the type of keys nor the type of
 // values. It is compiled once, however many types a program caches.
 type core struct {
-	// Written once.
+	// Written rarely.
 	shards []shard
-	shift  uint8
+	where  atomic.Uint32 // which of them are in use; see divide
 	policy evict.Policy
 	// listens says that the policy must be told of each hit.
 	listens bool
@@ -117,10 +118,12 @@ type core struct {
 	tally
 }
 
-// tally counts rare events.
+// tally is what rare events need: their counts, and a lock.
 type tally struct {
 	panics atomic.Uint64       // of Config.Notify
 	ages   histogram.Durations // of entries that left to make room
+	// dividing is held while entries are moved between shards.
+	dividing sync.Mutex
 }
 
 // New makes an empty cache. With no positive bound it holds one entry.
@@ -159,7 +162,10 @@ func (c *core) init(maxEntries, maxWeight int64) {
 	}
 	n := shardCount(bound)
 	c.shards = make([]shard, n)
-	c.shift = uint8(64 - bits.TrailingZeros(uint(n)))
+	if maxWeight > 0 {
+		n = 1 // how many entries fit is not known
+	}
+	c.use(n)
 	c.maxEntries.Store(Forever)
 	c.maxWeight.Store(maxBound)
 	c.setBounds(maxEntries, maxWeight)
@@ -182,9 +188,9 @@ func (c *core) weighted() bool { return c.wanted().weight < maxBound }
 func (c *core) share() int64 {
 	w := c.wanted()
 	if w.weight < maxBound {
-		return w.weight / int64(len(c.shards))
+		return w.weight / int64(c.inUse())
 	}
-	return w.entries / int64(len(c.shards))
+	return w.entries / int64(c.inUse())
 }
 
 // shardCount returns the number of shards, a power of two: at least four times
@@ -195,15 +201,6 @@ func shardCount(bound int64) int {
 		n = 1 << max(0, bits.Len64(uint64(small))-1)
 	}
 	return min(n, evict.MaxShards)
-}
-
-// shardOf returns the shard in which an entry was stored; the first shard for an entry
-// never stored.
-func (c *core) shardOf(h *evict.Head) *shard { return &c.shards[min(h.Shard(), len(c.shards)-1)] }
-
-// shard returns the shard of a hash.
-func (c *core) shard(hash uint64) *shard {
-	return &c.shards[hash>>c.shift]
 }
 
 // hash returns the hash of a key. It panics, as a map does, when key holds
@@ -220,7 +217,8 @@ func (c *Cache[K, V]) hash(key K) uint64 {
 // It is written in one piece: in code that other packages instantiate, Go calls
 // the small functions that it inlines in this one.
 func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
-	groups := c.shards[hash>>c.shift].table.Load().groups
+	where := c.where.Load()
+	groups := c.shards[hash>>1>>(where&whereShift)].table.Load().groups
 	tag := max(1, hash&0xff) * lowBits
 	at := int(uint64(uint32(hash)) * uint64(len(groups)) >> 32)
 	for range groups {
@@ -234,13 +232,16 @@ func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
 			}
 		}
 		if tags>>overShift == 0 {
-			return nil
+			break
 		}
 		if at++; at == len(groups) {
 			at = 0
 		}
 	}
-	return nil
+	if c.settled(where) {
+		return nil
+	}
+	return c.find(hash, key)
 }
 
 // Get returns the living entry of key, or nil, and the time by which its life was judged, or zero
@@ -263,7 +264,8 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 	} else {
 		hash = maphash.Comparable(c.seed, key)
 	}
-	groups := c.shards[hash>>c.shift].table.Load().groups
+	where := c.where.Load()
+	groups := c.shards[hash>>1>>(where&whereShift)].table.Load().groups
 	tag := max(1, hash&0xff) * lowBits
 	at := int(uint64(uint32(hash)) * uint64(len(groups)) >> 32)
 	now := c.clock.published.Load()
@@ -307,6 +309,9 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 		if at++; at == len(groups) {
 			at = 0
 		}
+	}
+	if !c.settled(where) {
+		return c.Get(key)
 	}
 	return c.missed(0)
 }
@@ -381,9 +386,11 @@ func (c *core) Weight() int64 { return c.weight.Load() }
 // records no hits.
 func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 	return func(yield func(*Entry[K, V]) bool) {
-		for i := range c.shards {
-			s := &c.shards[i]
-			t := s.table.Load()
+		for w := (walk{}); ; {
+			s, t := c.next(&w)
+			if s == nil {
+				return
+			}
 			whole := t.each(func(h *evict.Head) bool {
 				e := entryOf[K, V](h)
 				if s.table.Load() != t { // t was replaced: search the current table

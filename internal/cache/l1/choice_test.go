@@ -73,6 +73,7 @@ func (x combination) run(t *testing.T, r *rand.Rand) {
 		t.Fatalf("%d shards", len(m.c.shards))
 	}
 	m.bound, m.equal, m.undying, m.pins = x.bound, x.equal, x.undying, x.pins
+	m.c.use(len(m.c.shards)) // as if it had held many entries
 	m.c.Resize(entries, weight)
 	for k := range byte(100) {
 		m.set(m.entry(k, byte(r.Uint32())), 1)

@@ -10,6 +10,9 @@
 // (package evict). An [Entry] is immutable and replaced by pointer, so a reader that
 // has found an entry needs no lock to use it.
 //
+// Bounded by weight, a cache begins with one shard, and has all divided in two when the
+// entries have become many enough: heavy entries need few and large shards.
+//
 // The code is generic where keys are hashed and compared: [Cache] has a core that
 // knows entries by their heads, and is compiled once.
 //
@@ -21,7 +24,8 @@
 // # Locks
 //
 // Get takes no lock, except that a hit takes the shard's mutex if the policy listens,
-// which LRU and LFU do. At most one shard mutex is held at a time. The mutexes of the sweeper and the
+// which LRU and LFU do. At most one shard mutex is held at a time, except by a writer that
+// divides the shards: it takes them in their order. The mutexes of the sweeper and the
 // clock are taken with no other lock held; they guard only starting and
 // stopping. No mutex is held over a callback, a channel or a timer.
 //

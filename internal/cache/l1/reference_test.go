@@ -221,7 +221,14 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 		weight = evict.Pinned
 	}
 	old, fits := m.ref.get(e.Key), m.ref.fits(m.c, e.Key, weight)
-	removed, ok := m.c.Set(e, weight)
+	held, before, store := m.c.find(m.c.hash(e.Key), e.Key), m.c.Stats(), m.c.Set
+	if m.next%3 == 0 {
+		store = m.c.Offer
+	}
+	removed, ok := store(e, weight)
+	if m.next%3 == 0 && !ok && fits && m.refused(held, removed, weight, before) {
+		return
+	}
 	if ok != fits {
 		m.t.Fatalf("Set of weight %d reports %v beside %d pinned entries", weight, ok, len(m.ref.pinned))
 	}
@@ -229,6 +236,14 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 		m.ref.pin(e.Key, weight)
 	}
 	m.stored(old, e, removed, ok)
+}
+
+// refused reports whether an entry was refused as one that the policy does without, and checks
+// that nothing has changed: held is what its key had.
+func (m *machine) refused(held *Entry[uint8, int], gone []Removed[uint8, int], weight int64, before Stats) bool {
+	after := m.c.Stats()
+	before.Rejected++
+	return held == nil && len(gone) == 0 && weight > 2 && m.c.policy == evict.A3FIFO && m.c.weighted() && after == before
 }
 
 // stored applies a store to the reference: old must be among the removed

@@ -71,7 +71,7 @@ func (c *core) over(d change) bool {
 // even. The slack of one eighth lets nearly all writers evict from the shard that
 // they have locked already.
 func (c *core) crowded(held, d change) bool {
-	n := int64(len(c.shards))
+	n := int64(c.inUse())
 	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
 		return held.entries >= (total-total/8)/n
 	}
@@ -79,28 +79,40 @@ func (c *core) crowded(held, d change) bool {
 	return held.weight >= (total-total/8)/n
 }
 
-// room reserves d, the change of an insertion into a shard, and evicts from the
-// shard as long as the bounds need it. It fails if the shard is
-// not crowded, unless forced, or has nothing more to evict; entries evicted by then are
-// gone even so. It needs the shard's mutex.
-func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
-	var freed change
-	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
+// room reserves the change that an arrival needs, and evicts from its shard as long as the
+// bounds need it. It fails if the shard is not crowded, unless forced, or has nothing more to
+// evict; entries evicted by then are gone even so. It needs the shard's mutex.
+//
+// It also fails, and a.sliced says so, after sliceEntries evictions: the caller gives the
+// mutex to others and calls room again. The room of the entries evicted till then is the
+// arrival's, and counted in the totals.
+func (c *core) room(s *shard, a *arrival, how eviction, gone []removed) ([]removed, bool) {
+	for n := 0; !c.reserve(change{a.need.entries + a.freed.entries, a.need.weight + a.freed.weight}); n++ {
+		if a.sliced = n == sliceEntries; a.sliced {
+			return gone, false
+		}
 		// One insertion owes a share at most once, with the first room that it does not find.
-		if c.rest.ppm > 0 && freed == (change{}) {
-			c.owe(d)
+		if c.rest.ppm > 0 && a.freed == (change{}) {
+			c.owe(a.need)
 		}
 		var less change
-		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
-			// The evicted entries have gone. Their room is for any writer.
-			c.release(freed)
+		if gone, less = c.evictOne(s, a.need, how, gone); less.entries == 0 {
+			c.giveUp(a)
 			return gone, false
 		}
 		c.pay(less)
-		freed.entries += less.entries
-		freed.weight += less.weight
+		a.evicted = true
+		a.freed.entries += less.entries
+		a.freed.weight += less.weight
 	}
+	a.freed = change{}
 	return gone, true
+}
+
+// giveUp leaves the room of the entries evicted for an arrival to any writer.
+func (c *core) giveUp(a *arrival) {
+	c.release(a.freed)
+	a.freed = change{}
 }
 
 // eviction says how a shard makes room.
@@ -387,7 +399,8 @@ func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n
 
 // sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
 func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
-	part := func(n int64) int64 { return (n + int64(len(c.shards)) - 1) / int64(len(c.shards)) }
+	in := int64(c.inUse())
+	part := func(n int64) int64 { return (n + in - 1) / in }
 	d = change{part(d.entries), part(d.weight)}
 	s.mu.Lock()
 	defer s.unlock()

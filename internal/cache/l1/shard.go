@@ -2,6 +2,7 @@ package l1
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,8 +31,8 @@ type shard struct {
 }
 
 // hit tells a policy that listens of a hit, and notes that there was one.
-func (s *shard) hit(h *evict.Head) {
-	s.mu.Lock()
+func (c *core) hit(h *evict.Head) {
+	s := c.lockOf(h)
 	if s.order.Holds(h) { // else it has left since it was found
 		s.order.Hit(h)
 		if h.Uses() == 0 {
@@ -161,9 +162,6 @@ func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
 	return true
 }
 
-// hit tells a policy that listens of a hit.
-func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
-
 // Cool takes one of the uses that h counts, and reports whether there was one: an
 // unread entry, cooled again and again, has none after MaxUses times, and with a
 // listening policy after the first.
@@ -177,9 +175,172 @@ func (c *core) Cool(h *evict.Head) bool {
 
 // hottest returns up to n living entries in descending order of their ranks.
 func (c *core) hottest(n int) (all []evict.Ranked) {
+	where := c.where.Load()
 	for i := range c.shards {
 		all = append(all, c.shards[i].hottest(n, c.clock.now())...)
 	}
+	if !c.settled(where) {
+		return c.hottest(n) // some entries were seen twice
+	}
 	slices.SortStableFunc(all, func(a, b evict.Ranked) int { return cmp.Compare(b.Rank, a.Rank) })
 	return all[:min(n, len(all))]
+}
+
+// The shards in use are the first of core.shards: all of them, or, while weights are
+// counted, as many as the entries need. How many entries fit into a bound of weights is
+// known when they have come, and with few entries a shard the queues of the policy are
+// too short, and one heavy entry is a large part of a shard. So such a cache begins with
+// one shard, and each time when one has twice shardEntries, all are divided in two. They
+// stay divided.
+//
+// core.where holds in its low bits the shift that makes a shard's number of a hash without
+// its last bit. A shard's entries go to two neighbours, so the order of all entries by
+// the bits of their hashes stays, and no entry goes to a lower shard.
+//
+// Invariant: while entries are moved, where has the bit moving, and the divider holds the
+// mutexes of all shards concerned. A reader without a lock may then miss an entry that is
+// there, and looks again when the entries have been moved (settled). What it finds is
+// right: no table is changed, each is replaced. A writer looks whether its shard is still
+// the right one once it has the lock (lock, lockOf).
+const (
+	whereShift = 1<<6 - 1
+	moving     = 1 << 6
+)
+
+// use makes the first n shards the ones in use. n is a power of two.
+func (c *core) use(n int) { c.where.Store(uint32(whereShift - bits.TrailingZeros(uint(n)))) }
+
+// inUse returns the number of shards in use.
+func (c *core) inUse() int { return 1 << (whereShift - c.where.Load()&whereShift) }
+
+// settled reports whether no entry has moved to another shard since where was loaded. It
+// waits until none is moving.
+func (c *core) settled(where uint32) bool {
+	if where&moving == 0 && where == c.where.Load() {
+		return true
+	}
+	c.dividing.Lock()
+	defer c.dividing.Unlock()
+	return false
+}
+
+// shardOf returns the shard in which an entry was stored; the first shard for an entry
+// never stored.
+func (c *core) shardOf(h *evict.Head) *shard { return &c.shards[min(h.Shard(), len(c.shards)-1)] }
+
+// shard returns the shard of a hash.
+func (c *core) shard(hash uint64) *shard {
+	return &c.shards[hash>>1>>(c.where.Load()&whereShift)]
+}
+
+// lock locks the shard of a hash.
+func (c *core) lock(hash uint64) *shard {
+	for {
+		s := c.shard(hash)
+		s.mu.Lock()
+		if s == c.shard(hash) {
+			return s
+		}
+		s.mu.Unlock()
+	}
+}
+
+// lockOf locks the shard of an entry.
+func (c *core) lockOf(h *evict.Head) *shard {
+	for {
+		s := c.shardOf(h)
+		s.mu.Lock()
+		if s == c.shardOf(h) {
+			return s
+		}
+		s.mu.Unlock()
+	}
+}
+
+// divide divides each shard in use in two, unless another writer does so. hash returns the
+// hash of an entry's key.
+func (c *core) divide(hash func(*evict.Head) uint64) {
+	if !c.dividing.TryLock() {
+		return
+	}
+	defer c.dividing.Unlock()
+	old := c.where.Load()
+	n := 2 * c.inUse()
+	if n > len(c.shards) || c.entries.Load() < int64(n)*shardEntries {
+		return
+	}
+	for i := range n {
+		c.shards[i].mu.Lock()
+		defer c.shards[i].unlock()
+	}
+	if c.shards[0].closed {
+		return
+	}
+	c.where.Store(old | moving)
+	for i := n/2 - 1; i >= 0; i-- { // the pair of shards that the entries go to is empty, but for the first shard itself
+		c.part(&c.shards[i], c.shards[2*i:2*i+2], func(h *evict.Head) uint64 { return hash(h) >> 1 >> (old&whereShift - 1) & 1 })
+	}
+	c.use(n)
+	for i := range n {
+		c.shards[i].order.Fit(c.policy, c.share(), c.weighted())
+	}
+}
+
+// part moves the entries of a shard to a pair of shards, of which it may be the first. It needs
+// the mutexes of all.
+func (c *core) part(s *shard, pair []shard, which func(*evict.Head) uint64) {
+	t, now := s.table.Load(), c.clock.exact()
+	to := make(map[*evict.Head]uint64, s.held.entries)
+	var sums [2]change
+	t.each(func(h *evict.Head) bool {
+		x := which(h)
+		to[h] = x
+		sums[x].entries++
+		sums[x].weight += evict.Counted(s.order.Weight(h))
+		return true
+	})
+	s.order.Part(func(h *evict.Head) *evict.Order { return &pair[to[h]].order }, now)
+	s.held = change{}
+	tables := [2]*table{newTable(int(sums[0].entries)), newTable(int(sums[1].entries))}
+	for h, x := range to {
+		tables[x].insert(h, pair[x].order.Hash(h))
+		h.SetShard(pair[x].number)
+	}
+	s.table.Store(noEntries)
+	for x := range pair {
+		pair[x].table.Store(tables[x])
+		pair[x].held = sums[x]
+	}
+}
+
+// walk is a walk over the tables of all shards in use, in their order.
+type walk struct {
+	where uint32 // by which at counts
+	at    int
+}
+
+// next returns the next shard of a walk, and its table; nil at the end.
+//
+// The entries of a shard that was passed are in shards that come before the next one,
+// also after a division.
+func (c *core) next(w *walk) (*shard, *table) {
+	for {
+		where := c.where.Load()
+		if w.where == 0 {
+			w.where = where
+		}
+		if where&moving == 0 {
+			w.at <<= w.where&whereShift - where&whereShift
+			w.where = where
+			if w.at >= c.inUse() {
+				return nil, nil
+			}
+			s := &c.shards[w.at]
+			if t := s.table.Load(); where == c.where.Load() {
+				w.at++
+				return s, t
+			}
+		}
+		c.settled(where)
+	}
 }

@@ -59,7 +59,7 @@ func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 		if h.Shard() != i || !s.order.Holds(h) {
 			return fmt.Errorf("%v says it is in shard %d", e.Key, h.Shard())
 		}
-		if e.Key == e.Key && (int(c.hash(e.Key)>>c.shift) != i || c.find(c.hash(e.Key), e.Key) != e) {
+		if e.Key == e.Key && (c.shard(c.hash(e.Key)) != s || c.find(c.hash(e.Key), e.Key) != e) {
 			return fmt.Errorf("%v is in the table but the search does not find it", e.Key)
 		}
 		weight += evict.Counted(s.order.Weight(h))

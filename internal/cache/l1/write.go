@@ -9,7 +9,7 @@ import (
 // Outcome is the result of a store.
 type Outcome uint8
 
-// Outcomes of SetIf.
+// Outcomes of a store.
 const (
 	// Stored: the entry is in the cache.
 	Stored Outcome = iota + 1
@@ -21,6 +21,9 @@ const (
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
+	// Refused: the cache is full, and the policy prefers its entries to a heavy one that was
+	// offered. Nothing was changed.
+	Refused
 )
 
 // Set stores an entry and returns the entries that it removed, for the caller
@@ -31,6 +34,15 @@ const (
 // is exempt from eviction, and counts as one; another negative weight counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, arrival{weight: weight}, nil, false)
+	return gone, o == Stored
+}
+
+// Offer is Set for an entry that its caller can do without. If the key has no entry and the
+// cache has no room, the policy may prefer its entries to a heavy one: Offer then reports false,
+// and the policy remembers the key, so that it takes an entry that is offered often
+// enough. An entry of weight Pinned is never refused so.
+func (c *Cache[K, V]) Offer(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
+	gone, o := c.store(e, arrival{weight: weight, offered: true}, nil, false)
 	return gone, o == Stored
 }
 
@@ -71,8 +83,11 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	for {
 		var o Outcome
 		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
+		if a.sliced {
+			continue
+		}
 		if o == 0 {
-			gone = c.evictAround(int(hash>>c.shift), a.need, a.held, gone)
+			gone = c.evictAround(int(c.shard(hash).number), a.need, a.held, gone)
 			a.forced = true
 			if a.rounds++; a.rounds > 1 {
 				runtime.Gosched() // to the writers that have taken the room
@@ -81,6 +96,9 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		}
 		if o == Stored {
 			c.wakeSweeper(c.idle.End(&e.Head, a.now))
+			if a.crowded {
+				c.divide(func(h *evict.Head) uint64 { return c.hash(entryOf[K, V](h).Key) })
+			}
 		}
 		if c.rest.ppm > 0 {
 			gone = c.settleStore(a.head, gone)
@@ -91,10 +109,14 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 
 // try stores an arrival, or returns zero without room for it.
 func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
-	s := c.shard(hash)
-	s.mu.Lock()
+	s := c.lock(hash)
 	defer s.unlock()
-	return c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
+	a.sliced = false
+	gone, o := c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
+	if o != 0 && o != Stored {
+		c.giveUp(a)
+	}
+	return gone, o
 }
 
 // tryOver is try for an arrival with the key of held, which is nil if the shard has no
@@ -108,6 +130,10 @@ func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional 
 	}
 	if a.rounds > mostRounds || c.pinnedOut(s, a, held) {
 		return append(gone, c.withdraw(s, held, a.now)...), TooHeavy
+	}
+	if a.offered && held == nil && !a.admitted && c.over(a.change()) && s.order.Refuses(a.hash, a.weight) {
+		s.rejected++
+		return gone, Refused
 	}
 	gone, ok := c.place(s, a, held, gone)
 	if !ok {
@@ -144,12 +170,11 @@ func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 // Expired.
 func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := c.hash(key)
-	s := c.shard(hash)
 	if c.find(hash, key) == nil {
 		return nil, false // an unfinished writer comes after this
 	}
 	now := c.clock.now()
-	s.mu.Lock()
+	s := c.lock(hash)
 	defer s.unlock()
 	if e = c.find(hash, key); e == nil {
 		return nil, false
@@ -229,10 +254,17 @@ type arrival struct {
 	at       evict.Standing
 	forced   bool
 	unused   bool // see Renew
+	offered  bool // see Offer
 	rounds   int  // rounds without room; see mostRounds
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
+	// freed is the room of entries that its shard has evicted for it, a negative change, and evicted
+	// says that there were any. sliced says that the shard has more to evict: see room.
+	freed           change
+	evicted, sliced bool
+	// crowded says that the shard has got so many entries that shards should be divided.
+	crowded bool
 }
 
 // counted returns the number with which the weight counts.
@@ -270,16 +302,16 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.admitted = true
 		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
 	}
-	before := s.evicted + s.expired
 	a.need, a.held = a.change(), nil
-	gone, ok := c.room(s, a.need, eviction{a.at, a.forced, nil}, gone)
+	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
 	}
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a, c.idle.Stamp(a.now), s.evicted+s.expired != before)
+	s.insert(a, c.idle.Stamp(a.now), a.evicted)
+	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true
 }
@@ -294,7 +326,7 @@ func (c *core) stored(s *shard, a *arrival) {
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	a.need, a.held = change{0, a.counted() - evict.Counted(s.order.Weight(held))}, held
-	gone, ok := c.room(s, a.need, eviction{evict.Standing{}, a.forced, held}, gone)
+	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -338,8 +370,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 	if c.idle.Life != 0 {
 		now = c.clock.now()
 	}
-	s := c.shardOf(old)
-	s.mu.Lock()
+	s := c.lockOf(old)
 	if !s.order.Holds(old) {
 		s.mu.Unlock()
 		return false
@@ -352,8 +383,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 
 // deleteHead removes h if the shard holds it, and reports whether it did.
 func (c *core) deleteHead(h *evict.Head) bool {
-	s := c.shardOf(h)
-	s.mu.Lock()
+	s := c.lockOf(h)
 	defer s.unlock()
 	if !s.order.Holds(h) {
 		return false

@@ -75,6 +75,26 @@ func ScanAndHot(n int, share float64, seed uint64) iter.Seq[uint64] {
 	}
 }
 
+// Recent asks with the given share for a key that was asked for a moment ago: up to most
+// requests before, as often 1 to 10 as 10 to 100. The other keys are new. So recency alone counts.
+func Recent(share float64, most int, seed uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		random := source(seed)
+		past, fresh := make([]uint64, most), uint64(0)
+		for i := 0; ; i++ {
+			key := fresh
+			if before := int(math.Pow(float64(most), random.Float64())); random.Float64() < share && before <= i {
+				key = past[(i-before)%most]
+			} else {
+				fresh++
+			}
+			if past[i%most] = key; !yield(key) {
+				return
+			}
+		}
+	}
+}
+
 // Shift asks for n keys as Zipf(n, 1) does, and after each period of requests gives
 // every share to another key.
 func Shift(n, period int, seed uint64) iter.Seq[uint64] {

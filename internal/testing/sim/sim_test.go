@@ -190,6 +190,30 @@ func TestSomePoliciesKeepTheHotKeysDuringAScan(t *testing.T) {
 	}
 }
 
+// TestRecencyIsNotLostInLargeCaches asks for keys of a moment ago, where LRU is hard to beat.
+func TestRecencyIsNotLostInLargeCaches(t *testing.T) {
+	tr := sim.NewTrace("recent", sim.Take(sim.Recent(0.45, 30_000, 1), 200_000))
+	for _, capacity := range []int{2000, 8000, 20_000} {
+		lru, got := ratio(t, "lru", capacity, tr), ratio(t, "a3fifo", capacity, tr)
+		t.Logf("%d entries: hit ratio %.3f, LRU has %.3f", capacity, got, lru)
+		if got < lru-0.02 {
+			t.Errorf("%d entries: hit ratio %.3f, LRU has %.3f", capacity, got, lru)
+		}
+	}
+}
+
+// TestSweepsOfLargeCachesAreHit guards sweeps there and back against quick changes of the queues.
+func TestSweepsOfLargeCachesAreHit(t *testing.T) {
+	tr := sim.NewTrace("zigzag", sim.Take(sim.Zigzag(10_000), 200_000))
+	for _, capacity := range []int{2000, 5000, 8000} {
+		lru, got := ratio(t, "lru", capacity, tr), ratio(t, "a3fifo", capacity, tr)
+		t.Logf("%d entries: hit ratio %.3f, LRU has %.3f", capacity, got, lru)
+		if got < lru-0.08 {
+			t.Errorf("%d entries: hit ratio %.3f, LRU has %.3f", capacity, got, lru)
+		}
+	}
+}
+
 func TestRunAllReturnsResultsInTheOrderOfCells(t *testing.T) {
 	var cells []sim.Cell
 	var want []sim.Result

@@ -180,6 +180,36 @@ func TestWeightBoundsL1(t *testing.T) {
 	})
 }
 
+// TestHeavyLoadIsServedAndNotKeptAtItsFirstSight loads a value of half of a full L1, and sets
+// others as heavy: these are kept.
+func TestHeavyLoadIsServedAndNotKeptAtItsFirstSight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, func(o *strata.Options[int, string]) {
+			o.Memory.MaxWeight = 1000
+			o.Memory.Weigh = func(_ int, v string) int64 { return int64(len(v)) }
+		})
+		for i := range 1000 {
+			if err := c.Set(t.Context(), i, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		heavy := strings.Repeat("y", 500)
+		load := func(context.Context, int) (string, error) { return heavy, nil }
+		if v, err := c.GetOrLoad(t.Context(), -1, load); v != heavy || err != nil {
+			t.Fatalf("the load gives %d bytes, %v", len(v), err)
+		}
+		if st := c.Stats(); st.Rejected != 1 || st.Evicted != 0 || st.Entries != 1000 {
+			t.Errorf("%d rejected, %d evicted, %d entries after a heavy load; want 1, 0, 1000", st.Rejected, st.Evicted, st.Entries)
+		}
+		if err := c.Set(t.Context(), -2, heavy); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := c.Get(t.Context(), -2); !ok {
+			t.Error("a heavy value that was set is not kept")
+		}
+	})
+}
+
 func TestCallbacksThatPanicFailNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lab.LogText
