@@ -235,13 +235,14 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 	return value, nil
 }
 
-// setTier drops ws in L2 with tokens, announces that, and puts them with the
-// tokens. It reports whether L2 has confirmed any write; unconfirmed ones are not
-// kept then.
+// setTier gets tokens for ws from L2, and puts them with the tokens, which drops and
+// announces their keys. It reports whether L2 has confirmed any write; unconfirmed
+// ones are not kept then.
 func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) (some bool, err error) {
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
-		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife}
+		// The put under the token is the drop, so it must follow.
+		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife, Quiet: ws[i].left > 0}
 	}
 	leases, err := c.l2.Drop(ctx, drops)
 	if err != nil && leases == nil {

@@ -204,6 +204,9 @@ type Lease struct {
 	State string
 	// Clock is the tag clock of a [Tagger] from before the lease was granted.
 	Clock uint64
+	// Quiet says that the drop which gave the token has done nothing else: see
+	// [Drop]. The Put with the lease says so to the Tier.
+	Quiet bool
 	// Grant is the answer to the request.
 	Grant Grant
 	// Wait is the remaining time of another holder's lease, or of the hold.
@@ -242,6 +245,13 @@ type Drop struct {
 	// Token is the time for which the requested token for a Put is valid. Zero
 	// requests no token.
 	Token time.Duration
+	// Quiet says that a Put with the token follows at once, so that the drop may be left
+	// to that Put. A Tier need not do so. If it does, the drop only gives the token, is
+	// not announced, and its lease is Quiet. A Put with such a lease is a drop of the key
+	// even if it is refused: an [Announcer] announces it, and values from before the drop
+	// are not held afterwards. If nothing was stored or dropped since by other callers,
+	// nothing is held then.
+	Quiet bool
 }
 
 // Space is the part of a Tier that belongs to one instance of one cache.

@@ -100,6 +100,7 @@ func dropAnnouncements() []announcement {
 		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: changed(func(m *remote.Message) { m.From = 0 })},
 		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: onceEach},
 		{name: "a load drops nothing", check: "PutByTokenIsAnnounced", tier: mutation{put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })}},
+		{name: "a refused put says nothing", check: "PutOfAQuietDropIsAnnounced", tier: mutation{put: eachPut(func(_ *Tier, p *remote.Put) { p.Lease.Quiet = false })}},
 		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
 		{name: "holes", check: "VersionsOfALaneChain", hear: changed(func(m *remote.Message) { m.Is.Count++ })},
 		{name: "a lane per message", check: "VersionsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},

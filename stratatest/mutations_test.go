@@ -301,6 +301,12 @@ func dropMutations() []mutation {
 		{name: "token survives", check: "DropVoidsToken", drop: eachDrop(keepRights(false))},
 		{name: "token survives", check: "SoftDropVoidsToken", drop: eachDrop(keepRights(true))},
 		{name: "tokens never end", check: "TokenExpires", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Token += long; return nil })},
+		{name: "it is refused", check: "QuietDropIsDoneByItsPut", put: eachPut(func(t *Tier, p *remote.Put) {
+			if p.Lease.Quiet {
+				with(t, p.Key, func(r *record) { r.Token = entryrules.Token{} })
+			}
+		})},
+		{name: "it drops nothing", check: "RefusedPutOfAQuietDropLeavesNothingOlder", put: eachPut(func(_ *Tier, p *remote.Put) { p.Lease.Quiet = false })},
 		{name: "it drops nothing", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })},
 		{name: "it drops tokens", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
 			if p.Drops {

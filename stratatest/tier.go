@@ -174,7 +174,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	for i, put := range p {
 		a, m := t.decide(put.Key, entryrules.Put{
 			Schema: t.schema(), Token: put.Lease.Token, Fresh: int64(put.Fresh), Left: int64(put.Left),
-			Namespace: put.Lease.State, Data: append([]byte{}, put.Data...), Drops: put.Drops,
+			Namespace: put.Lease.State, Data: append([]byte{}, put.Data...), Drops: put.Drops, Quiet: put.Lease.Quiet,
 		}, at)
 		if !a.Done {
 			refused = append(refused, i)
@@ -200,8 +200,10 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 			op.Token, op.Life = nonce(), int64(drop.Token)
 			leases[i] = t.own().lease()
 			leases[i].Token, leases[i].Grant = op.Token, remote.Granted
+			op.Quiet = drop.Quiet
 		}
-		_, m := t.decide(drop.Key, op, at)
+		a, m := t.decide(drop.Key, op, at)
+		leases[i].Quiet = a.Announce == 0
 		messages = append(messages, m...)
 	}
 	t.announce(messages)

@@ -37,6 +37,7 @@ func TestRedisDecidesAsEntryrules(t *testing.T) {
 	for name, c := range map[string]*redis.Client{"with scripts": r.Client(t), "without": r.Client(t, plain)} {
 		t.Run(name, func(t *testing.T) {
 			b := newWorkbench(t, root, c)
+			b.quiet = name == "with scripts"
 			for seed := range uint64(steps) {
 				b.step(seed)
 			}
@@ -57,6 +58,7 @@ type workbench struct {
 	names     layout.Names
 	namespace string
 	answers   map[string]int
+	quiet     bool // drops may be quiet: without scripts they are full drops
 }
 
 const workbenchKey = "k"
@@ -105,6 +107,9 @@ func (b *workbench) randomState(r *rand.Rand, now int64) (s entryrules.State) {
 	}
 	if r.IntN(3) == 0 {
 		s.Token = entryrules.Token{Token: 8, Until: end()}
+		if r.IntN(2) == 0 {
+			s.Token.Token, s.Token.Quiet = 10, true
+		}
 	}
 	for _, schema := range []string{"1", "2", "3"}[:1+r.IntN(3)] {
 		slot := entryrules.Slot{Schema: schema}
@@ -152,7 +157,7 @@ func (b *workbench) write(s entryrules.State, now int64) {
 		}
 	}
 	if s.Token.Token != 0 {
-		set = append(set, "t", fmt.Sprintf("%x %d", s.Token.Token, s.Token.Until))
+		set = append(set, "t", tokenField(s.Token))
 	}
 	if s.Hold.Length != 0 {
 		set = append(set, "h", fmt.Sprintf("%d %d", s.Hold.Until, s.Hold.Length))
@@ -161,6 +166,15 @@ func (b *workbench) write(s entryrules.State, now int64) {
 		b.do(set...)
 		b.do("PEXPIRE", entry, s.Until-now)
 	}
+}
+
+// tokenField is the field of a token. A quiet one has a 0 in front.
+func tokenField(t entryrules.Token) string {
+	text := fmt.Sprintf("%x %d", t.Token, t.Until)
+	if t.Quiet {
+		return "0" + text
+	}
+	return text
 }
 
 // read returns the stored state of the entry.
@@ -197,6 +211,7 @@ func (b *workbench) read(now int64) (s entryrules.State) {
 			slot().Awaited = true
 		case "t":
 			_, err = fmt.Sscanf(text, "%x %d", &s.Token.Token, &s.Token.Until)
+			s.Token.Quiet = text[0] == '0'
 		case "h":
 			_, err = fmt.Sscanf(text, "%d %d", &s.Hold.Until, &s.Hold.Length)
 		default:
@@ -239,7 +254,7 @@ func describe(s entryrules.State, now int64) string {
 		lines = append(lines, line+fmt.Sprintf(" awaited %t", slot.Awaited))
 	}
 	if s.Token.Token != 0 {
-		lines = append(lines, fmt.Sprintf("token %x %d", s.Token.Token, coarse(s.Token.Until)))
+		lines = append(lines, fmt.Sprintf("token %x %d quiet %t", s.Token.Token, coarse(s.Token.Until), s.Token.Quiet))
 	}
 	if left := s.Hold.Left(now); left > 5000 {
 		lines = append(lines, fmt.Sprintf("hold %d", coarse(now+left)))
@@ -321,7 +336,7 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 	b.Helper()
 	ctx := context.Background()
 	life := time.Duration(r.IntN(7))*time.Hour + 20*time.Minute
-	l := remote.Lease{Token: []uint64{5, 8, 77}[r.IntN(8)/3], State: b.namespace}
+	l := remote.Lease{Token: []uint64{5, 8, 10, 77}[r.IntN(10)/3], State: b.namespace}
 	id := []uint64{0, 6, 7}[r.IntN(3)]
 	ms := life.Milliseconds()
 	var err error
@@ -335,6 +350,8 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 		return entryrules.Acquire{Schema: "1", Token: l.Token, Length: ms, Namespace: b.namespace, ID: id}, answer
 	case 3, 4, 5:
 		left, drops := life, r.IntN(4) == 0
+		// A drop that was to be quiet may have been a full one.
+		l.Quiet = l.Token == 10 || l.Token == 8 && r.IntN(2) == 0
 		if r.IntN(6) == 0 {
 			left = 0
 		}
@@ -342,6 +359,7 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 		err, answer = failed, b.done(len(refused) == 0)
 		op = entryrules.Put{
 			Schema: "1", Token: l.Token, Fresh: left.Milliseconds() / 2, Left: left.Milliseconds(), Namespace: l.State, Data: []byte("new"), Drops: drops,
+			Quiet: l.Quiet,
 		}
 	case 6:
 		d := remote.Drop{Key: workbenchKey, Soft: r.IntN(3) > 0}
@@ -350,10 +368,16 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 				*p = time.Duration(r.IntN(5))*time.Hour + 10*time.Minute
 			}
 		}
+		if r.IntN(2) == 0 {
+			d = remote.Drop{Key: workbenchKey, Token: d.Token, Quiet: true}
+		}
 		var leases []remote.Lease
 		leases, err = b.tier.Drop(ctx, []remote.Drop{d})
 		answer = b.done(err == nil)
-		op = entryrules.Drop{Soft: d.Soft, Left: d.Left.Milliseconds(), Hold: d.Hold.Milliseconds(), Token: leases[0].Token, Life: d.Token.Milliseconds()}
+		op = entryrules.Drop{
+			Soft: d.Soft, Left: d.Left.Milliseconds(), Hold: d.Hold.Milliseconds(), Token: leases[0].Token, Life: d.Token.Milliseconds(),
+			Quiet: d.Quiet && b.quiet,
+		}
 	case 7:
 		refused, failed := b.tier.Extend(ctx, workbenchKey, life/2, life, l, remote.ID(id))
 		err, answer = failed, b.done(!refused)

@@ -192,7 +192,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 		c.op = func(string) entryrules.Operation {
 			return entryrules.Put{
 				Schema: t.schema, Token: put.Lease.Token, Fresh: put.Fresh.Milliseconds(), Left: put.Left.Milliseconds(),
-				Namespace: put.Lease.State, Data: data, Drops: put.Drops,
+				Namespace: put.Lease.State, Data: data, Drops: put.Drops, Quiet: put.Lease.Quiet,
 			}
 		}
 		all[i] = c
@@ -250,7 +250,10 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 	leases := make([]remote.Lease, len(d))
 	for i, c := range all {
 		if c.err == nil && tokens[i] != 0 {
-			leases[i] = remote.Lease{Token: tokens[i], State: c.state, Clock: clock, Grant: remote.Granted}
+			// The key is dropped although the drop may be quiet: giving the token alone is the same
+			// work. But the Put announces it.
+			quiet := d[i].Quiet && !d[i].Soft && d[i].Hold <= 0
+			leases[i] = remote.Lease{Token: tokens[i], State: c.state, Clock: clock, Grant: remote.Granted, Quiet: quiet}
 		}
 	}
 	return leases, remote.JoinKeys(errorsOf(all))

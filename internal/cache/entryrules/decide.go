@@ -122,6 +122,9 @@ type Put struct {
 	// Drops says that the Put is a drop of the key too, as it always is under the
 	// token of a drop: entries of the key on other instances, of any type, are older.
 	Drops bool
+	// Quiet says that Token was given by a quiet Drop. So this Put is the drop, and is
+	// announced, also if the token is void.
+	Quiet bool
 }
 
 // roomy is the number of fields of a key beyond which a Put looks for values past
@@ -135,6 +138,8 @@ func (op Put) decide(s *State, at Clock) Answer {
 	slot := s.slot(op.Schema)
 	a := Answer{Done: true}
 	switch {
+	case !byToken && op.Quiet:
+		return s.overtake(hold, at.Now)
 	case !byToken && (!slot.Lease.is(op.Token) || hold > 0):
 		return Answer{}
 	case byToken || op.Drops:
@@ -175,13 +180,34 @@ type Drop struct {
 	// zero Token means no right.
 	Token uint64
 	Life  int64
+	// Quiet says that the drop gives the token and does nothing else: the Put under it
+	// drops and announces. It counts for a hard drop without a hold only. The good token
+	// of a drop that was not quiet makes this one a full drop: the holder of that token
+	// does not announce it if its Put is refused.
+	Quiet bool
+}
+
+// quiet reports whether the drop only gives a token.
+func (op Drop) quiet(s *State, now int64) bool {
+	loud := s.Token.Until > now && !s.Token.Quiet
+	return op.Quiet && op.Token != 0 && !op.Soft && op.Hold <= 0 && !loud
 }
 
 func (op Drop) decide(s *State, at Clock) Answer {
+	if op.quiet(s, at.Now) {
+		s.Token = Token{Token: op.Token, Until: after(at.Now, op.Life), Quiet: true}
+		s.keep(at.Now, op.Life)
+		return Answer{Done: true}
+	}
 	hold := max(s.Hold.Left(at.Now), op.Hold)
-	a := Answer{Done: true, Announce: remote.Dropped, Hold: hold, Cleared: !op.Soft}
+	a := Answer{Done: true, Announce: remote.Dropped, Hold: hold, Cleared: true}
 	if op.Soft {
 		a.Announce = remote.Expired
+	}
+	// The drop voids a good token. Its Put was to remove the values, so they must not be
+	// served any more, not even as stale.
+	if op.Soft && s.Token.Until <= at.Now {
+		a.Cleared = false
 		s.soften(at.Now, op.Left)
 	} else {
 		*s = State{}
@@ -192,7 +218,7 @@ func (op Drop) decide(s *State, at Clock) Answer {
 		s.keep(at.Now, hold)
 	}
 	if op.Token != 0 {
-		s.Token = Token{op.Token, after(at.Now, op.Life)}
+		s.Token = Token{Token: op.Token, Until: after(at.Now, op.Life)}
 		s.keep(at.Now, op.Life)
 	}
 	return a
@@ -279,6 +305,26 @@ func (s *State) clear(keepToken bool, hold, now int64) {
 		s.Token = token
 		s.keep(now, token.Until-now)
 	}
+}
+
+// overtake decides a Put whose quiet token is void. It is announced, because nothing was
+// when the token was given. If no token is there, a newer write or drop is complete: its
+// value stays. Values that a soft drop has made stale are older, for it took the token
+// and kept them, as it did in an earlier version. If the token is over, or another took
+// its place, no write is complete since, and all values go.
+func (s *State) overtake(hold, now int64) Answer {
+	a := Answer{Announce: remote.Dropped, Hold: hold}
+	if s.Token != (Token{}) {
+		a.Cleared = true
+		s.clear(true, hold, now)
+		return a
+	}
+	for i := range s.Slots {
+		if v := &s.Slots[i].Value; v.Soft {
+			*v = Value{}
+		}
+	}
+	return a
 }
 
 // soften makes all values stale, and voids all rights. Values are kept for at most the duration

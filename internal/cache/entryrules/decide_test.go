@@ -69,6 +69,10 @@ func token(until int64) func(*entryrules.State) {
 	return func(s *entryrules.State) { s.Token = entryrules.Token{Token: 8, Until: until} }
 }
 
+func quietly(until int64) func(*entryrules.State) {
+	return func(s *entryrules.State) { s.Token = entryrules.Token{Token: 8, Until: until, Quiet: true} }
+}
+
 func until(end int64) func(*entryrules.State) {
 	return func(s *entryrules.State) { s.Until = end }
 }
@@ -232,6 +236,8 @@ func TestDropVoidsAllRights(t *testing.T) {
 	shortA, shortB := softA, softB
 	shortA.Value.Left, shortB.Value.Left = 1010, 1010
 	nothing := func(*entryrules.State) {}
+	over, hard := token(1000), answer(remote.Expired, 0)
+	hard.Cleared = true
 	both := func(hold, keep, end int64) func(*entryrules.State) {
 		return func(s *entryrules.State) {
 			held(hold, hold-now)(s)
@@ -253,20 +259,95 @@ func TestDropVoidsAllRights(t *testing.T) {
 			becomes(func(s *entryrules.State) { held(1030, 30)(s); until(1030)(s) }), answer(remote.Dropped, 30),
 		},
 		{"a hold that has run out", state(held(1000, 100)), entryrules.Drop{Soft: true}, gone(), answer(remote.Expired, 0)},
-		{"values, softly", full(nothing), entryrules.Drop{Soft: true}, becomes(nil, softA, softB), answer(remote.Expired, 0)},
+		{"values, softly", full(over), entryrules.Drop{Soft: true}, becomes(nil, softA, softB), answer(remote.Expired, 0)},
 		{
-			"values, softly, with all that comes with it", full(nothing),
+			"values, softly, with all that comes with it", full(over),
 			entryrules.Drop{Soft: true, Hold: 3000, Token: 4, Life: 40},
 			becomes(both(4000, 1040, 4000), softA, softB), answer(remote.Expired, 3000),
 		},
-		{"values, softly, to be kept for less", full(nothing), entryrules.Drop{Soft: true, Left: 10}, becomes(until(1010), shortA, shortB), answer(remote.Expired, 0)},
-		{"rights, softly", state(token(1500), slot(leased)), entryrules.Drop{Soft: true, Left: 10}, gone(), answer(remote.Expired, 0)},
+		{"values, softly, to be kept for less", full(over), entryrules.Drop{Soft: true, Left: 10}, becomes(until(1010), shortA, shortB), answer(remote.Expired, 0)},
+		{"values, softly, and a token", full(nothing), entryrules.Drop{Soft: true}, gone(), hard},
+		{"values, softly, and a quiet token", full(quietly(1500)), entryrules.Drop{Soft: true}, gone(), hard},
+		{"rights, softly", state(over, slot(leased)), entryrules.Drop{Soft: true, Left: 10}, gone(), answer(remote.Expired, 0)},
 		{
 			"an unknown key",
 			entryrules.State{},
 			entryrules.Drop{Soft: true, Token: 4, Life: 40},
 			becomes(func(s *entryrules.State) { s.Token, s.Until = entryrules.Token{Token: 4, Until: 1040}, 1040 }), answer(remote.Expired, 0),
 		},
+	})
+}
+
+// TestQuietDropGivesATokenAlone: values, leases and holds stay until the Put, and nothing is
+// announced. A good token of a drop that was not quiet is not taken away in silence.
+func TestQuietDropGivesATokenAlone(t *testing.T) {
+	quiet := entryrules.Drop{Quiet: true, Token: 4, Life: 2000}
+	loud, soft, onHold := quiet, quiet, quiet
+	loud.Quiet, soft.Soft, onHold.Hold = false, true, 10
+	given := entryrules.Token{Token: 4, Until: 3000, Quiet: true}
+	slots := []entryrules.Slot{slot(both(withValue, both(leased, awaited))), inB(slot(both(stale, leased)))}
+	from := func(token func(*entryrules.State)) entryrules.State {
+		return state(func(s *entryrules.State) { held(1050, 100)(s); token(s) }, slots...)
+	}
+	only := becomes(func(s *entryrules.State) { held(1050, 100)(s); s.Token, s.Until = given, 3000 }, slots...)
+	var rows []decision
+	for what, token := range map[string]func(*entryrules.State){
+		"nothing": func(*entryrules.State) {}, "a quiet token": quietly(1500), "a token that is over": token(1000),
+	} {
+		rows = append(rows, decision{what, from(token), quiet, only, entryrules.Answer{Done: true}})
+	}
+	check(t, append(rows, decision{
+		"an unknown key", entryrules.State{}, quiet,
+		becomes(func(s *entryrules.State) { s.Token, s.Until = given, 3000 }), entryrules.Answer{Done: true},
+	}))
+	for _, op := range []entryrules.Drop{quiet, soft, onHold} {
+		full := op
+		full.Quiet = false
+		s := from(token(1500))
+		next, a := entryrules.Decide(s, op, clock)
+		want, wanted := entryrules.Decide(s, full, clock)
+		if !reflect.DeepEqual(next, want) || !reflect.DeepEqual(a, wanted) {
+			t.Errorf("%+v where a token is: %+v and %+v, want %+v and %+v", op, next, a, want, wanted)
+		}
+	}
+}
+
+// TestPutUnderAQuietTokenIsTheDrop: it is announced also if the token is void. What is older than
+// the token goes then, and what a later write has stored stays.
+func TestPutUnderAQuietTokenIsTheDrop(t *testing.T) {
+	put := entryrules.Put{Schema: "a", Token: 8, Fresh: 10, Left: 20, Namespace: ns, Data: []byte("w"), Quiet: true}
+	drop := entryrules.Answer{Done: true, Announce: remote.Dropped, Cleared: true}
+	gone, stays := drop, drop
+	gone.Done, stays.Done, stays.Cleared = false, false, false
+	nothing := put
+	nothing.Left = 0
+	stored := slot(func(s *entryrules.Slot) {
+		s.Value = entryrules.Value{ID: 8, Fresh: 1010, Left: 1020, Namespace: ns, Data: []byte("w")}
+	})
+	full := []entryrules.Slot{slot(both(withValue, both(leased, awaited))), inB(slot(both(stale, leased)))}
+	soft := inB(slot(func(s *entryrules.Slot) { stale(s); s.Value.Soft = true }))
+	another := func(end int64, quiet bool) func(*entryrules.State) {
+		return func(s *entryrules.State) { s.Token = entryrules.Token{Token: 4, Until: end, Quiet: quiet} }
+	}
+	absent := func() *entryrules.State { return &entryrules.State{} }
+	kept := func(token func(*entryrules.State)) *entryrules.State {
+		return becomes(func(s *entryrules.State) { token(s); until(s.Token.Until)(s) })
+	}
+	onHold := func(s *entryrules.State) { quietly(1500)(s); held(1050, 100)(s) }
+	holding := drop
+	holding.Hold = 50
+	check(t, []decision{
+		{"its token", state(quietly(1001), full...), put, becomes(until(1020), stored), drop},
+		{"its token, which a full drop gave", state(token(1001), full...), put, becomes(until(1020), stored), drop},
+		{"its token during a hold", state(onHold, full...), put, becomes(func(s *entryrules.State) { held(1050, 50)(s); until(1050)(s) }, stored), holding},
+		{"nothing under its token", state(quietly(1500), full...), nothing, absent(), drop},
+		{"its token is over", state(quietly(1000), full...), put, absent(), gone},
+		{"a quiet token of another", state(another(1500, true), full...), put, kept(another(1500, true)), gone},
+		{"a token of another", state(another(1500, false), full...), put, kept(another(1500, false)), gone},
+		{"a token of another that is over", state(another(900, true), full...), put, absent(), gone},
+		{"no token", state(nil, full...), put, nil, stays},
+		{"no token, and a value that a drop has left stale", state(nil, full[0], soft), put, becomes(nil, full[0]), stays},
+		{"no key", entryrules.State{}, put, absent(), stays},
 	})
 }
 

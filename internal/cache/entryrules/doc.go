@@ -34,10 +34,19 @@
 //	Put with Drops      the same                gone          –          –        dropped
 //	Put under a token   value stored, lease     gone          used up    –        dropped
 //	                    gone
+//	Put under a quiet   the same                gone          used up    –        dropped
+//	token
+//	the same, refused   gone if a token is      like own      –          –        dropped
+//	                    there, else kept
+//	                    unless soft
 //	Extend              value with new lives,   –             –          –        ended, if awaited
 //	                    lease used up
 //	Drop                gone                    gone          gone, or   longer   dropped
-//	Drop, soft          value stale, lease gone like own      a new one  longer   expired
+//	Drop, soft          value stale, lease gone like own      gone, or   longer   expired
+//	                                                          a new one
+//	the same with a     gone                    gone          like that  longer   expired
+//	token there
+//	Drop, quiet         –                       –             a new one  –        –
 //	Release             lease gone              –             –          –        ended, if awaited
 //	Renew               lease longer            –             –          –        –
 //

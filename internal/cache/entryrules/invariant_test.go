@@ -18,6 +18,8 @@ type right struct {
 	drops  int    // how many drops there had been
 	until  int64
 	used   bool
+	quiet  bool // it came with no drop: its Put is one
+	given  int  // the number of operations before it
 }
 
 // judge checks the decisions about a key, with a clock that never goes back. It
@@ -27,17 +29,18 @@ type judge struct {
 	s      entryrules.State
 	now    int64
 	rights map[uint64]*right
-	tokens []uint64 // in the order in which they were given
-	drops  int      // drops of the key
-	hard   int      // all drops but Puts under a lease
-	hold   int64    // until when leases are refused
+	tokens []uint64       // in the order in which they were given
+	drops  int            // drops of the key
+	hard   int            // all drops but Puts under a lease
+	hold   int64          // until when leases are refused
+	stores map[uint64]int // the number of operations before the last store, by the ID of its value
 	done   []string
 }
 
 // play carries out the operations that a list of bytes encodes, and judges each
 // decision.
 func play(t testing.TB, list []byte) {
-	j := &judge{TB: t, now: 1000, rights: map[uint64]*right{}}
+	j := &judge{TB: t, now: 1000, rights: map[uint64]*right{}, stores: map[uint64]int{}}
 	for len(list) >= 4 {
 		b := list[:4]
 		list = list[4:]
@@ -72,9 +75,13 @@ func (j *judge) operation(b []byte) entryrules.Operation {
 	case 0, 1:
 		return entryrules.Acquire{Schema: schema, Token: next, Length: life, Namespace: namespace, ID: recent(b[3]) * uint64(b[1]/64%2)}
 	case 2, 3:
-		return entryrules.Put{Schema: schema, Token: recent(b[3]), Fresh: life / 2, Left: life, Namespace: namespace, Drops: b[1]&4 != 0}
+		put := entryrules.Put{Schema: schema, Token: recent(b[3]), Fresh: life / 2, Left: life, Namespace: namespace, Drops: b[1]&4 != 0}
+		if r := j.rights[put.Token]; r != nil {
+			put.Quiet = r.quiet
+		}
+		return put
 	case 4:
-		return entryrules.Drop{Hold: life * int64(b[1]&2/2), Token: next * uint64(b[1]&4/4), Life: int64(b[3] % 50)}
+		return entryrules.Drop{Hold: life * int64(b[1]&2/2), Token: next * uint64(b[1]&4/4), Life: int64(b[3] % 50), Quiet: b[1]&8 != 0}
 	case 5:
 		return entryrules.Drop{Soft: true, Left: int64(b[3] % 30), Hold: life * int64(b[1]&2/2), Token: next * uint64(b[1]&4/4), Life: int64(b[3] % 50)}
 	case 6:
@@ -103,6 +110,9 @@ func (j *judge) step(op entryrules.Operation) {
 		if a.Done {
 			j.stored(op.Token, op.Schema, a.Announce == remote.Dropped)
 		}
+		if op.Quiet {
+			j.settled(op, a)
+		}
 	case entryrules.Extend:
 		if a.Done {
 			j.stored(op.Token, op.Schema, false)
@@ -116,7 +126,11 @@ func (j *judge) step(op entryrules.Operation) {
 			j.rights[op.Token].until = j.now + op.Length
 		}
 	case entryrules.Drop:
-		j.dropped(op, a)
+		if op.Quiet && a.Announce == 0 {
+			j.reserved(op)
+		} else {
+			j.dropped(op, a)
+		}
 	}
 	j.consistent()
 }
@@ -157,9 +171,43 @@ func (j *judge) stored(token uint64, schema string, drops bool) {
 		j.bad("stored at %d under the lease %d of %q: %d drops since, hold until %d", j.now, token, r.schema, j.drops-r.drops, j.hold)
 	}
 	r.used = true
+	j.stores[token] = len(j.done)
 	if drops {
 		j.drops++
 	}
+}
+
+// settled judges the Put under a quiet token, stored or refused: all instances hear of it, and
+// nothing is read from before the token was given.
+func (j *judge) settled(op entryrules.Put, a entryrules.Answer) {
+	j.Helper()
+	r := j.rights[op.Token]
+	if a.Announce != remote.Dropped {
+		j.bad("a Put under the quiet token %d is announced as %d", op.Token, a.Announce)
+	}
+	for _, slot := range j.s.Slots {
+		if v := slot.Value; v.ID != 0 && v.Left > j.now && j.stores[v.ID] <= r.given {
+			j.bad("after the Put under %d, given at operation %d, the value %d is read, stored at %d", op.Token, r.given, v.ID, j.stores[v.ID])
+		}
+	}
+	if a.Cleared {
+		j.drops++ // it voids all leases
+	}
+}
+
+// reserved judges a drop that only gives a token. The token before it is void.
+func (j *judge) reserved(op entryrules.Drop) {
+	for _, r := range j.rights {
+		if r.schema != "" || r.used || r.drops != j.hard || r.until <= j.now {
+			continue
+		}
+		if !r.quiet {
+			j.bad("the quiet token %d takes the place of a good one in silence", op.Token)
+		}
+		r.used = true
+	}
+	j.rights[op.Token] = &right{drops: j.hard, until: j.now + op.Life, quiet: true, given: len(j.done)}
+	j.tokens = append(j.tokens, op.Token)
 }
 
 func (j *judge) dropped(op entryrules.Drop, a entryrules.Answer) {

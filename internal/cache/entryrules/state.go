@@ -90,6 +90,8 @@ type Lease struct {
 type Token struct {
 	Token uint64
 	Until int64
+	// Quiet says that the drop has done nothing but give the token.
+	Quiet bool
 }
 
 // Hold is a time of Length, until Until, during which no lease is given. The

@@ -230,17 +230,29 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 		if err != nil {
 			s.applyOwn()
 		}
-		if drops = done; len(drops) == 0 {
+		if len(done) == 0 {
 			return nil, whole(err)
 		}
 	}
 	if !s.announces() {
 		return leases, err
 	}
-	if failed := s.o.Bus.Publish(ctx, s.messages(drops)); failed != nil {
-		return leases, failed
+	if some := made(drops, leases, err); len(some) > 0 {
+		if failed := s.o.Bus.Publish(ctx, s.messages(some)); failed != nil {
+			return leases, failed
+		}
 	}
 	return leases, err
+}
+
+// made returns the confirmed drops, except the ones left to the puts under their tokens.
+func made(drops []remote.Drop, leases []remote.Lease, err error) (some []remote.Drop) {
+	for i, d := range drops {
+		if quiet := i < len(leases) && leases[i].Quiet; !quiet && remote.ErrorOf(err, i) == nil {
+			some = append(some, d)
+		}
+	}
+	return some
 }
 
 // DropAll makes all keys of the cache's namespace absent, or stale. If L2 does not

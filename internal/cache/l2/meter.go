@@ -93,8 +93,10 @@ func (m *Meter) held(h remote.Held) {
 // put stores values in the tier.
 func (s *Store) put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	for i := range puts {
-		s.meter.Written.Add(len(puts[i].Data))
-		s.meter.bulk.add(len(puts[i].Data))
+		if puts[i].Left > 0 {
+			s.meter.Written.Add(len(puts[i].Data))
+			s.meter.bulk.add(len(puts[i].Data))
+		}
 	}
 	begun := time.Now()
 	refused, err = s.tier.Put(ctx, puts)

@@ -129,6 +129,7 @@ func New(o Options) *Store {
 		Drop:     s.dropAgain,
 		DropTags: s.dropTagsOnce,
 		DropAll:  s.dropAllOnce,
+		Put:      func(ctx context.Context, puts []remote.Put) error { return putNothing(ctx, s, puts) },
 		Fleet:    fleet,
 		Timeout:  o.Timeout,
 		MaxKeys:  o.MaxPending,

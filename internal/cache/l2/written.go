@@ -2,7 +2,9 @@
 // independently of the others: if its server gets no stores, or does not answer, its key has
 // an error, and the other values are stored.
 // Invariant: if it is unknown whether a value was stored after its confirmed drop, its key is
-// dropped again, if the server that has confirmed the drop may be gone.
+// dropped again, if the server that has confirmed the drop may be gone. If the put was to be the
+// drop, its key is dropped at once, or later by a put of nothing under the same token: a drop
+// that comes late could remove the value of a later write, a put of nothing cannot.
 
 package l2
 
@@ -21,12 +23,11 @@ import (
 // another one may hold older values. Values are not sent again.
 func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	if len(puts) == 1 || s.guards.alike() {
-		ok, probe := s.mayStore(puts[0].Key)
-		if !ok {
-			return nil, s.notStored(ctx, errNotStored)
+		err = errNotStored
+		if ok, probe := s.mayStore(puts[0].Key); ok {
+			refused, err = s.put(ctx, puts)
+			s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{Stores: probe})
 		}
-		refused, err = s.put(ctx, puts)
-		s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{Stores: probe})
 	} else {
 		refused, err = s.putSome(ctx, puts)
 	}
@@ -34,16 +35,48 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 		return refused, nil
 	}
 	var drops []remote.Drop
+	var quiet []remote.Put // they were to be drops
 	for i := range puts {
 		// A value that was never sent leaves its confirmed drop as it is.
-		if e := remote.ErrorOf(err, i); e != nil && e != errNotStored && broken(e) {
+		switch e := remote.ErrorOf(err, i); {
+		case e == nil:
+		case e != errNotStored && broken(e):
 			drops = append(drops, remote.Drop{Key: puts[i].Key})
+		case puts[i].Lease.Quiet:
+			quiet = append(quiet, remote.Put{Key: puts[i].Key, Lease: puts[i].Lease, Drops: true})
 		}
 	}
-	if len(drops) == 0 {
+	if len(quiet) > 0 && ctx.Err() == nil {
+		if _, failed := s.dropOnce(ctx, dropsOf(quiet), never); failed == nil {
+			quiet = nil
+		}
+	}
+	if len(drops)+len(quiet) == 0 {
 		return refused, s.notStored(ctx, err)
 	}
-	return refused, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+	return refused, s.makePending(ctx, err, func(when retry.When) bool {
+		return s.pending.AddPuts(quiet, when) && s.pending.Add(drops, when)
+	})
+}
+
+func dropsOf(puts []remote.Put) []remote.Drop {
+	drops := make([]remote.Drop, len(puts))
+	for i := range puts {
+		drops[i].Key = puts[i].Key
+	}
+	return drops
+}
+
+// putNothing is one attempt at puts of nothing in place of puts that have failed, under the same
+// quiet tokens. A refused one is done: the tier drops older values then, too.
+func putNothing(ctx context.Context, s *Store, puts []remote.Put) error {
+	_, err := s.put(ctx, puts)
+	s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{})
+	s.applyOwn() // the put that has failed may still be executed, and announced
+	if err != nil || !s.announces() {
+		return err
+	}
+	return s.o.Bus.Publish(ctx, s.messages(dropsOf(puts)))
 }
 
 // PutClaimed is PutWritten for values stored or removed under the leases of their keys, without

@@ -81,13 +81,15 @@ func (q *Queue) idle() bool {
 }
 
 // work is the drops of one attempt, which are of one kind: everything, all keys of a
-// server, some tags of one strength, or some keys; and their items.
+// server, some tags of one strength, some keys, or puts of nothing for some keys; and
+// their items.
 type work struct {
 	all    *item
 	soft   bool // of all, of server and of tags
 	server string
 	tags   []string
 	drops  []remote.Drop
+	puts   []remote.Put
 	items  []*item
 }
 
@@ -99,9 +101,12 @@ func (w *work) part(errs remote.KeyErrors, failed bool) (some work) {
 			continue
 		}
 		some.items = append(some.items, it)
-		if len(w.tags) > 0 {
+		switch {
+		case len(w.tags) > 0:
 			some.tags = append(some.tags, w.tags[i])
-		} else {
+		case len(w.puts) > 0:
+			some.puts = append(some.puts, w.puts[i])
+		default:
 			some.drops = append(some.drops, w.drops[i])
 		}
 	}
@@ -128,6 +133,8 @@ func (q *Queue) attempt() (confirmed, again bool) {
 		err = q.o.DropTags(ctx, w.tags, w.soft)
 	case len(w.drops) > 0:
 		err = q.o.Drop(ctx, w.drops)
+	case len(w.puts) > 0:
+		err = q.o.Put(ctx, w.puts)
 	default:
 		return false, false
 	}

@@ -31,6 +31,8 @@ type pending struct {
 type item struct {
 	soft  bool
 	until time.Time // end of the hold; zero if there is none
+	// lease is the right of a put of nothing, which is in place of a drop if it has a token.
+	lease remote.Lease
 	// failures is the number of failed attempts. It is the goroutine's own.
 	failures int
 }
@@ -90,6 +92,23 @@ func (p *pending) addKey(d *remote.Drop, now time.Time) {
 		}
 	}
 	put(&p.keys, d.Key, next)
+}
+
+// addPuts adds puts of nothing. A pending drop of the key, or of everything, takes them in. Of two
+// puts of one key the second counts: where one of them was overtaken by the other, or by a drop, the
+// values from before both are gone.
+func (p *pending) addPuts(puts []remote.Put, now time.Time) {
+	if len(puts) == 0 || p.coverByAll(false) {
+		return
+	}
+	for i := range puts {
+		key := puts[i].Key
+		if old := p.keys[key]; old != nil && old.lease.Token == 0 {
+			p.addKey(&remote.Drop{Key: key}, now)
+			continue
+		}
+		put(&p.keys, key, &item{lease: puts[i].Lease})
+	}
 }
 
 // addTag adds a drop of a tag, merged with the pending drop of the same tag.
@@ -172,15 +191,20 @@ func (p *pending) takeTags(n int) (w work) {
 	return w
 }
 
-// takeKeys returns work for up to n of the keys with the fewest failures. A
-// drop gets the rest of its hold at now.
+// takeKeys returns work for up to n of the keys with the fewest failures, all drops or
+// all puts of nothing. A drop gets the rest of its hold at now.
 func (p *pending) takeKeys(n int, now time.Time) (w work) {
 	least := leastFailed(p.keys)
 	// A map begins anywhere, so that no key is always the last one.
 	for key, it := range p.keys {
-		if it.failures == least && len(w.drops) < n {
+		puts := it.lease.Token != 0
+		if it.failures > least || len(w.items) == n || len(w.items) > 0 && puts != (len(w.puts) > 0) {
+			continue
+		}
+		if w.items = append(w.items, it); puts {
+			w.puts = append(w.puts, remote.Put{Key: key, Lease: it.lease, Drops: true})
+		} else {
 			w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
-			w.items = append(w.items, it)
 		}
 	}
 	return w
@@ -207,6 +231,8 @@ func (p *pending) remove(w *work) {
 			m, name = p.tags, w.tags[i]
 		case len(w.drops) > 0:
 			m, name = p.keys, w.drops[i].Key
+		case len(w.puts) > 0:
+			m, name = p.keys, w.puts[i].Key
 		}
 		if m[name] == it {
 			delete(m, name)

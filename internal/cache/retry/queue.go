@@ -26,6 +26,8 @@ type Options struct {
 	Drop     func(ctx context.Context, d []remote.Drop) error
 	DropTags func(ctx context.Context, tags []string, soft bool) error
 	DropAll  func(ctx context.Context, soft bool) error
+	// Put carries out puts of nothing, and announces them.
+	Put func(ctx context.Context, p []remote.Put) error
 	// Timeout bounds each attempt.
 	Timeout time.Duration
 	// MaxKeys is the largest number of keys and tags pending one by one.
@@ -71,7 +73,8 @@ const (
 
 // Queue holds pending drops and attempts them until the tier confirms them. It
 // retries drops only, never values: a value sent again later could overwrite a
-// newer one, a drop cannot.
+// newer one, a drop cannot. A put of nothing is a drop that spares what was written
+// since its token was given.
 //
 // It is bounded by number: when too many keys and tags are pending, one drop of
 // everything replaces them. Holds stay pending beside it, because a drop of
@@ -179,6 +182,21 @@ func (q *Queue) Add(drops []remote.Drop, when When) bool {
 		return false
 	}
 	q.pending.addKeys(drops, now)
+	q.bound(now)
+	q.start(when)
+	return true
+}
+
+// AddPuts makes puts of nothing under the tokens of drops pending, and reports false if the
+// queue is closed. A drop of the same key takes the place of one.
+func (q *Queue) AddPuts(puts []remote.Put, when When) bool {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.closed {
+		return false
+	}
+	q.pending.addPuts(puts, now)
 	q.bound(now)
 	q.start(when)
 	return true

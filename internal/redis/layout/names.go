@@ -11,7 +11,7 @@
 //	                          l<schema>  lease: token, until, length in ms
 //	                          w<schema>  another instance was told that the lease is taken
 //	                          e<schema>  id of a large value, ids that it had before it was extended
-//	                          t          token of the last drop: token, until
+//	                          t          token of the last drop: token, until; 0 in front if the drop is still due
 //	                          h          hold: until, length in ms
 //	strata:{name:lane}lane    the lane version: count.nonce (hex); made by the first drop
 //	strata:{name}word         the namespace state: epoch, drops, expiries, clock, authority

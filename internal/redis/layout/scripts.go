@@ -11,6 +11,10 @@ var (
 	Fill string
 	//go:embed lua/put.lua
 	Put string
+	//go:embed lua/token.lua
+	Token string
+	//go:embed lua/set.lua
+	Set string
 	//go:embed lua/drop.lua
 	Drop string
 	//go:embed lua/extend.lua

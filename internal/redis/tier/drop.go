@@ -36,7 +36,9 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 	term := t.term()
 	err := t.dropAll(ctx, drops, leases)
 	for i := range drops { // also after an error: some may have been made
-		t.made.add(t.Lane(drops[i].Key))
+		if !leases[i].Quiet {
+			t.made.add(t.Lane(drops[i].Key))
+		}
 	}
 	if err == nil {
 		err = t.holds(ctx, term)
@@ -90,7 +92,9 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 			}
 			replies, err = s.doAll(ctx, len(part), true, func(j int) (string, entryrules.Operation) {
 				i := part[j]
-				return drops[i].Key, dropping(&drops[i], leases[i].Token)
+				op := dropping(&drops[i], leases[i].Token)
+				op.Quiet = quiet(&drops[i])
+				return drops[i].Key, op
 			})
 			if err == nil {
 				s.meet(ctx)
@@ -139,10 +143,14 @@ func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 }
 
 // dropped handles the reply to one drop. It executes the drop alone without a reply,
-// without permission for scripts, or after it has removed a key of another type.
+// without permission for scripts, if it could not be quiet, or after it has removed a key of
+// another type.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
 	err := refusal(v)
-	if t.undone(v) {
+	switch done, _ := isDone(v); {
+	case quiet(d) && done:
+		l.Quiet = true
+	case quiet(d), t.undone(v):
 		err = t.drop(ctx, d, l)
 	}
 	if !wrongType(err) {
@@ -172,13 +180,41 @@ func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 		s.meet(ctx)
 	}
 	err := s.stamp(ctx, l)
-	if err == nil {
+	if err == nil && quiet(d) {
+		l.Quiet, err = s.reserve(ctx, d, l.Token)
+	}
+	if err == nil && !l.Quiet {
 		_, err = s.do(ctx, d.Key, dropping(d, l.Token))
 	}
 	if err == nil {
 		s.meet(ctx)
 	}
 	return err
+}
+
+// quiet reports whether a drop may give its token and do nothing else.
+func quiet(d *remote.Drop) bool { return d.Quiet && d.Token > 0 && !d.Soft && d.Hold <= 0 }
+
+// reserve gives the token of a quiet drop, and reports whether it has. If the server does not, for
+// whatever reason, the key has to be dropped.
+func (s *site) reserve(ctx context.Context, d *remote.Drop, token uint64) (done bool, err error) {
+	op := dropping(d, token)
+	op.Quiet = true
+	if !s.scripted() {
+		return false, nil
+	}
+	ns, err := s.clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	v, err := s.run(ctx, s.scripts.token, func(dst []byte, head string) []byte {
+		return s.appendOperation(dst, head, d.Key, op, ns)
+	})
+	if err != nil {
+		return false, err
+	}
+	done, _ = isDone(v)
+	return done, nil
 }
 
 // dropping is the drop of one key, with a token unless token is zero.

@@ -10,7 +10,7 @@ var named = sync.OnceValue(func() map[string][2]string { // read-only
 	all := map[string][2]string{}
 	s := newScripts()
 	for name, sc := range map[string]*script{
-		"acquire": s.acquire, "fill": s.fill, "put": s.put, "drop": s.drop, "extend": s.extend, "release": s.release,
+		"acquire": s.acquire, "fill": s.fill, "put": s.put, "token": s.token, "set": s.set, "drop": s.drop, "extend": s.extend, "release": s.release,
 		"renew": s.renew, "clean": s.clean, "changes": s.changes, "namespace": s.namespace, "drop_all": s.dropAll, "drop_tags": s.dropTags,
 	} {
 		all[sc.digest], all[sc.text] = [2]string{"EVALSHA", "strata." + name}, [2]string{"EVAL", "strata." + name}

@@ -8,6 +8,7 @@ package tier
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
@@ -111,10 +112,16 @@ func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
 }
 
 // clockOf returns a state with the server's clock if the script of an operation
-// needs it. A Put does: the ends of lives are stored as points in time.
+// needs it. A Put does, and a drop that gives a token: the ends of lives are stored as points in
+// time.
 func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace.State, error) {
-	if _, ok := op.(entryrules.Put); ok {
+	switch op := op.(type) {
+	case entryrules.Put:
 		return s.clock(ctx)
+	case entryrules.Drop:
+		if op.Token != 0 {
+			return s.clock(ctx)
+		}
 	}
 	return nil, nil
 }
@@ -125,11 +132,17 @@ func (t *Tier) scriptOf(op entryrules.Operation) *script {
 	case entryrules.Acquire:
 		return t.scripts.acquire
 	case entryrules.Put:
-		if fills(&op) {
+		switch {
+		case fills(&op):
 			return t.scripts.fill
+		case op.Quiet:
+			return t.scripts.set
 		}
 		return t.scripts.put
 	case entryrules.Drop:
+		if op.Quiet {
+			return t.scripts.token
+		}
 		return t.scripts.drop
 	case entryrules.Extend:
 		return t.scripts.extend
@@ -140,7 +153,7 @@ func (t *Tier) scriptOf(op entryrules.Operation) *script {
 }
 
 // appendOperation appends a call of the script that executes an operation. ns
-// has the server's clock for Acquire and Put.
+// has the server's clock for Acquire and Put, and for a Drop with a token.
 func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *namespace.State) []byte {
 	switch op := op.(type) {
 	case entryrules.Acquire:
@@ -148,6 +161,9 @@ func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Opera
 	case entryrules.Put:
 		return t.appendPut(dst, head, key, &op, ns)
 	case entryrules.Drop:
+		if op.Quiet {
+			return appendToken(t.appendEntry(appendCall(dst, head, 3), key), &op, ns)
+		}
 		return t.appendDrop(dst, head, key, &op)
 	case entryrules.Extend:
 		return t.appendExtend(dst, head, key, &op)
@@ -198,11 +214,13 @@ func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
 
 func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {
 	// A Put that drops names the lane as well, which gets another version.
-	if fills(op) {
+	switch {
+	case fills(op):
 		dst = t.appendEntry(appendCall(dst, head, 8), key)
-	} else {
-		dst = t.appendEntry(appendCall(dst, head, 12), key)
-		dst = t.appendLane(dst, key)
+	case op.Quiet:
+		dst = t.appendLane(t.appendEntry(appendCall(dst, head, 11), key), key)
+	default:
+		dst = t.appendLane(t.appendEntry(appendCall(dst, head, 12), key), key)
 	}
 	dst = appendHex(resp.AppendString(dst, t.names.Schema), op.Token)
 	// The ends of the value's lives are times of the server's clock. Past is never ahead of it, so
@@ -220,10 +238,21 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 	}
 	dst = t.appendDropped(dst, key, false)
 	dst = resp.AppendString(appendHex(dst, nonce()), key)
-	if isLease(op.Token) {
+	switch {
+	case op.Quiet:
+		return dst
+	case isLease(op.Token):
 		return resp.AppendString(dst, t.names.Lease)
 	}
 	return resp.AppendString(dst, "t")
+}
+
+// appendToken appends the token of a quiet drop with its end, and its life.
+func appendToken(dst []byte, op *entryrules.Drop, ns *namespace.State) []byte {
+	var b [64]byte
+	text := append(strconv.AppendUint(append(b[:0], '0'), op.Token, 16), ' ')
+	text = strconv.AppendInt(text, ns.Past(time.Now())+op.Life, 10)
+	return appendInt(resp.AppendBulk(dst, text), op.Life)
 }
 
 func (t *Tier) appendDrop(dst []byte, head, key string, op *entryrules.Drop) []byte {

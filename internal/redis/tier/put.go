@@ -120,7 +120,7 @@ func (t *Tier) putThere(ctx context.Context, p *remote.Put) (stored bool, err er
 func (t *Tier) putting(p *remote.Put) entryrules.Put {
 	return entryrules.Put{
 		Schema: t.names.Schema, Token: p.Lease.Token, Fresh: millis(p.Fresh), Left: millis(p.Left),
-		Namespace: p.Lease.State, Data: p.Data, Drops: p.Drops,
+		Namespace: p.Lease.State, Data: p.Data, Drops: p.Drops, Quiet: p.Lease.Quiet,
 	}
 }
 

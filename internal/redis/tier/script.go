@@ -39,8 +39,8 @@ const headArgs = 3
 
 // scripts are the layout's scripts.
 type scripts struct {
-	acquire, fill, put, drop, extend, release, renew, clean, changes *script
-	namespace, dropAll, dropTags                                     *script
+	acquire, fill, put, token, set, drop, extend, release, renew, clean, changes *script
+	namespace, dropAll, dropTags                                                 *script
 	// forbidden says that the server has refused to run scripts.
 	forbidden atomic.Bool
 }
@@ -50,6 +50,8 @@ func newScripts() *scripts {
 		acquire:   newScript(layout.Acquire, 1),
 		fill:      newScript(layout.Fill, 1),
 		put:       newScript(layout.Put, 2),
+		token:     newScript(layout.Token, 1),
+		set:       newScript(layout.Set, 2),
 		drop:      newScript(layout.Drop, 2),
 		extend:    newScript(layout.Extend, 1),
 		release:   newScript(layout.Release, 1),

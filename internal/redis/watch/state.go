@@ -145,7 +145,11 @@ func storedFields(s entryrules.State) (all []field) {
 		}
 	}
 	if t := s.Token; t.Token != 0 {
-		all = append(all, field{"t", layout.Hex(t.Token) + " " + times(t.Until)})
+		mark := ""
+		if t.Quiet {
+			mark = "0"
+		}
+		all = append(all, field{"t", mark + layout.Hex(t.Token) + " " + times(t.Until)})
 	}
 	if h := s.Hold; h != (entryrules.Hold{}) {
 		all = append(all, field{"h", times(h.Until, h.Length)})
@@ -198,7 +202,7 @@ func parseLease(s string) (l entryrules.Lease) {
 func parseToken(s string) (t entryrules.Token) {
 	token, till, _ := strings.Cut(s, " ")
 	if t.Token = hex(token); t.Token != 0 {
-		t.Until = number(till)
+		t.Until, t.Quiet = number(till), token[0] == '0'
 	}
 	return t
 }

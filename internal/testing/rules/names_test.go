@@ -30,7 +30,7 @@ var maxNames = map[string]int{ // read-only
 	"otel/producer":   5,
 	"prometheus":      22,
 	"redis":           165,
-	"remote":          173,
+	"remote":          175,
 	"remote/castier":  55,
 	"snapshot":        82,
 	"stratahttp":      1,

@@ -31,6 +31,7 @@ func announceChecks() []announceCheck {
 	return []announceCheck{
 		{"EveryDropIsAnnounced", checkDropIsAnnounced},
 		{"PutByTokenIsAnnounced", checkPutByTokenIsAnnounced},
+		{"PutOfAQuietDropIsAnnounced", checkPutOfAQuietDropIsAnnounced},
 		{"MessageMeansTheDropHasHappened", checkMessageMeansDropped},
 		{"VersionsOfALaneChain", checkVersionsChain},
 		{"PositionIsTheLastVersion", checkPositionIsTheLastVersion},
@@ -108,6 +109,32 @@ func checkPutByTokenIsAnnounced(v *announceView) {
 	v.putDrops("gone", long, v.granted("gone", long))
 	v.hears(remote.Dropped, "gone")
 	v.fill("filled", "value") // under a lease: no instance has an older value
+	v.drop(remote.Drop{Key: "mine"})
+	v.hears(remote.Dropped, "mine")
+}
+
+// checkPutOfAQuietDropIsAnnounced: nothing is announced when the token is given, so the Put is, and
+// a refused one, too: its caller has finished, and other instances have older values.
+func checkPutOfAQuietDropIsAnnounced(v *announceView) {
+	quiet := func() remote.Lease {
+		l := v.drop(remote.Drop{Key: "k", Token: long, Quiet: true})
+		if !l.Quiet {
+			v.hears(remote.Dropped, "k")
+		}
+		return l
+	}
+	v.fill("k", "old")
+	first, second := quiet(), quiet()
+	v.refuses("k", "first", first)
+	if first.Quiet {
+		v.hears(remote.Dropped, "k")
+	}
+	v.stores("k", "second", second)
+	v.hears(remote.Dropped, "k")
+	v.refuses("k", "first", first)
+	if first.Quiet {
+		v.hears(remote.Dropped, "k")
+	}
 	v.drop(remote.Drop{Key: "mine"})
 	v.hears(remote.Dropped, "mine")
 }

@@ -26,6 +26,8 @@ func dropChecks() []tierCheck {
 		{"DropVoidsToken", checkDropVoidsToken},
 		{"SoftDropVoidsToken", checkSoftDropVoidsToken},
 		{"TokenExpires", checkTokenExpires},
+		{"QuietDropIsDoneByItsPut", checkQuietDrop},
+		{"RefusedPutOfAQuietDropLeavesNothingOlder", checkQuietDropOvertaken},
 		{"PutThatDropsReachesAllSchemas", checkPutThatDrops},
 		{"HoldRefusesLeases", checkHoldRefusesLeases},
 		{"HoldIsNeverShortened", checkHoldIsNeverShortened},
@@ -373,4 +375,57 @@ func isClosed(c <-chan struct{}, d time.Duration) bool {
 	case <-time.After(d):
 		return false
 	}
+}
+
+// checkQuietDrop: whether a quiet drop drops or leaves that to the Put, the Put is newer than all
+// values and leases from before it.
+func checkQuietDrop(v *view) {
+	other := v.sibling()
+	before := v.granted("k", long)
+	v.fill("value", "old")
+	other.fill("value", "theirs")
+	for _, key := range []string{"k", "value", "unknown"} {
+		v.stores(key, "written", v.drop(remote.Drop{Key: key, Token: long, Quiet: true}))
+		v.holdsFresh(key, "written")
+		other.isAbsent(key)
+	}
+	v.refuses("k", "before", before)
+
+	token := v.drop(remote.Drop{Key: "value", Token: long, Quiet: true})
+	v.refuses("value", "x", remote.Lease{Token: token.Token ^ 2, State: token.State})
+	v.stores("value", "first", token)
+	v.refuses("value", "second", token)
+	v.holdsFresh("value", "first")
+}
+
+// checkQuietDropOvertaken: a refused Put under the token of a quiet drop has dropped what is older
+// than the token, and leaves what a later writer has stored.
+func checkQuietDropOvertaken(v *view) {
+	quiet := func(life time.Duration) remote.Lease {
+		return v.drop(remote.Drop{Key: "k", Token: life, Quiet: true})
+	}
+	v.fill("k", "old")
+	first, second := quiet(long), quiet(long)
+	v.refuses("k", "first", first)
+	v.isAbsent("k")
+	v.stores("k", "second", second)
+	v.refuses("k", "first", first)
+	v.holdsFresh("k", "second")
+
+	token := quiet(long)
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	v.refuses("k", "before the soft drop", token)
+	v.isAbsent("k")
+
+	v.fill("k", "old")
+	token = quiet(short)
+	v.sleep(past)
+	v.refuses("k", "late", token)
+	v.isAbsent("k")
+
+	token = quiet(long)
+	v.drop(remote.Drop{Key: "k"})
+	v.fill("k", "loaded since")
+	v.refuses("k", "before the drop", token)
+	v.holdsFresh("k", "loaded since")
 }

@@ -1,17 +1,20 @@
 -- Makes a key absent, or stale, for all schemas, voids its leases and token, gives its lane
--- another version, and announces that.
+-- another version, and announces that. A soft drop that finds a good token makes the key absent: the
+-- put under it, which is void now, was to do that.
 -- KEYS: 1 entry, 2 lane. ARGV: 1 channel, 2 head of the message, 3 nonce, 4 key, and unless all of
 -- them have no effect, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms,
 -- 9 for how long values are kept after a soft drop in ms, 0 for as long as they were to be.
 -- Returns 1.
 local soft, token = ARGV[5] == 'soft', ARGV[6] or ''
-local held = redis.call('HGET', KEYS[1], 'h')
+local f = redis.call('HMGET', KEYS[1], 'h', 't')
+local held = f[1]
 
 local keep, need, rest = {}, 0, '0' -- the fields that the entry has then, and their longest life
 local now
 if held or ARGV[5] then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
+  soft = soft and tonumber(string.match(f[2] or '', '^%x+ (%d+)$') or 0) <= now
   local life, hold = tonumber(ARGV[7] or 0), tonumber(ARGV[8] or 0)
   local till, asked = string.match(held or '', '^(%d+) (%d+)$')
   local left = math.min(tonumber(till or 0) - now, tonumber(asked or 0)) -- less if the clock was set back

@@ -48,6 +48,26 @@ func TestSetThatReturnedWhileAnotherRunsLeavesNothingOlder(t *testing.T) {
 	})
 }
 
+// TestSetOvertakenByOneThatDiesLeavesNothingOlder is about a Set that another one overtakes, and
+// which returns without an error. The other one gets no further than its token.
+func TestSetOvertakenByOneThatDiesLeavesNothingOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		reader := lab.Instance[string, int64](t, s)
+		setter, dies := lab.Instance(t, s, slowPuts(s, 2*time.Second)), lab.Instance(t, s, slowPuts(s, 50*time.Second))
+		lab.Must(t, reader.Set(t.Context(), "k", 1))
+		first := make(chan error)
+		go func() { first <- setter.Set(t.Context(), "k", 2) }() // 0s to 2s
+		synctest.Wait()
+		go dies.Set(t.Context(), "k", 3)
+		lab.Must(t, <-first)
+		synctest.Wait() // for the message
+		lab.WantAbsent(t, "an instance with the value from before", reader)
+		lab.WantAbsent(t, "an instance without L1", lab.Instance[string, int64](t, s))
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestSetDuringWhichTheKeyExpiresLeavesNothingOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

@@ -263,7 +263,9 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 		at := t.s.rec.Now()
 		leases, err = t.tier.Drop(ctx, d)
 		for i := range d {
-			t.dropped(d[i].Key, at)
+			if quiet := err == nil && leases[i].Quiet && t.s.shares.announces(); !quiet { // else the Put drops
+				t.dropped(d[i].Key, at)
+			}
 			t.onHold(d[i])
 		}
 		return err
