@@ -232,7 +232,7 @@ func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight
 // finish takes the reads through the stages after the look-up.
 func (g *reads[K, V]) finish() {
 	defer g.apart.Wait()
-	defer g.landAll() // also when the Loader ends the goroutine
+	defer func() { g.landRest(recover()) }() // also when the Loader ends the goroutine
 	if g.c.l2.HasTier() || g.c.o.Limits.MaxLoads > 0 {
 		if !g.anyUnsettled((*read[K, V]).over) {
 			return

@@ -14,9 +14,6 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// landAll lands the reads at the end of their stages.
-func (g *reads[K, V]) landAll() { g.landRest(recover()) }
-
 // landRest lands the remaining reads, and returns them. The reads without a result get an
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {

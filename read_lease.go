@@ -254,10 +254,8 @@ func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bo
 // granted takes the lease, and the value that L2 holds under it.
 func (r *read[K, V]) granted(ctx context.Context, a remote.Acquired) (settled bool) {
 	r.right.lease = a.Lease
-	// The candidate was read before the lease was asked for, and expired in between: the lease
-	// must not give its value the rest of its life back, see reliveRemote.
-	if k := &r.candidate; k.value != nil && k.id == a.Held.ID && a.Held.Fresh <= 0 {
-		k.times.Fresh = min(k.times.Fresh, r.c.memory.Now())
+	if k := &r.candidate; k.value != nil && k.id == a.Held.ID && a.Held.Fresh <= 0 { // expired since it was read
+		k.times.Fresh = min(k.times.Fresh, r.c.memory.Now()) // or reliveRemote would undo that
 	}
 	if !r.c.flights.Keep(r.f) {
 		r.settle(flight.Result[V]{Err: context.Canceled}) // no caller is there to read it
