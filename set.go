@@ -241,8 +241,7 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) (some bool, err error) {
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
-		// The put under the token is the drop, so it must follow.
-		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife, Quiet: ws[i].left > 0}
+		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife, Quiet: ws[i].left > 0} // a put with a life follows, and is the drop
 	}
 	leases, err := c.l2.Drop(ctx, drops)
 	if err != nil && leases == nil {
