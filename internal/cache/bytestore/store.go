@@ -58,7 +58,7 @@ func New(budget int64) (*Store, error) {
 		return nil, ErrBudget
 	}
 	c := &Store{seed: maphash.MakeSeed(), start: time.Now()}
-	c.chunk = int(min(maxChunk, max(minChunk, 1<<(bits.Len64(uint64(budget/shardChunks))-2))))
+	c.chunk = min(maxChunk, max(minChunk, 1<<(bits.Len64(uint64(budget/shardChunks))-2)))
 	n := 1 << bits.Len(uint(16*runtime.GOMAXPROCS(0)-1))
 	for n > 1 && int64(n)*shardChunks*int64(c.chunk) > budget {
 		n /= 2

@@ -282,8 +282,8 @@ func TestDropVoidsAllRights(t *testing.T) {
 // announced. A good token of a drop that was not quiet is not taken away in silence.
 func TestQuietDropGivesATokenAlone(t *testing.T) {
 	quiet := entryrules.Drop{Quiet: true, Token: 4, Life: 2000}
-	loud, soft, onHold := quiet, quiet, quiet
-	loud.Quiet, soft.Soft, onHold.Hold = false, true, 10
+	soft, onHold := quiet, quiet
+	soft.Soft, onHold.Hold = true, 10
 	given := entryrules.Token{Token: 4, Until: 3000, Quiet: true}
 	slots := []entryrules.Slot{slot(both(withValue, both(leased, awaited))), inB(slot(both(stale, leased)))}
 	from := func(token func(*entryrules.State)) entryrules.State {
@@ -297,8 +297,11 @@ func TestQuietDropGivesATokenAlone(t *testing.T) {
 		rows = append(rows, decision{what, from(token), quiet, only, entryrules.Answer{Done: true}})
 	}
 	check(t, append(rows, decision{
-		"an unknown key", entryrules.State{}, quiet,
-		becomes(func(s *entryrules.State) { s.Token, s.Until = given, 3000 }), entryrules.Answer{Done: true},
+		"an unknown key",
+		entryrules.State{},
+		quiet,
+		becomes(func(s *entryrules.State) { s.Token, s.Until = given, 3000 }),
+		entryrules.Answer{Done: true},
 	}))
 	for _, op := range []entryrules.Drop{quiet, soft, onHold} {
 		full := op

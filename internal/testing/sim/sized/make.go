@@ -47,7 +47,7 @@ func Web(key uint64) int64 {
 	return bytes(133_000 * math.Pow(1-random.Float64(), -1/1.1))
 }
 
-// ETC returns the size of a value of the pool ETC of Facebook's memcached: generalized Pareto
+// ETC returns the size of a value of the pool ETC of Facebook's memcached: a Pareto distribution
 // (Atikoglu, Xu, Frachtenberg, Jiang, Paleczny: "Workload analysis of a large-scale key-value
 // store", SIGMETRICS, 2012).
 func ETC(key uint64) int64 {
