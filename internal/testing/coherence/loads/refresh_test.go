@@ -147,6 +147,22 @@ func TestInstancesThatRefreshTheSameKeyLoadItOnce(t *testing.T) {
 	})
 }
 
+// TestRefreshAsksForItsLeaseOnce refreshes a fresh value: the first question says which value it
+// replaces.
+func TestRefreshAsksForItsLeaseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := lab.NewShared(), &lab.Origin{Takes: time.Second}
+		tier, asked := lab.CountCalls(s.Tier)
+		a := lab.Instance(t, s, loadsBy(o.Load), func(opts *strata.Options[string, int64]) { opts.Remote.Tier = tier })
+		lab.Must(t, a.Set(t.Context(), "k", 1))
+		lab.Must(t, a.Refresh(t.Context(), "k"))
+		time.Sleep(2 * time.Second)
+		if n := asked("Acquire"); n != 1 || o.Loads.Load() != 1 {
+			t.Errorf("%d questions for the lease, %d loads", n, o.Loads.Load())
+		}
+	})
+}
+
 // TestInvalidateDuringARefreshOnDemandWins fences its load as any other.
 func TestInvalidateDuringARefreshOnDemandWins(t *testing.T) {
 	o := &lab.Origin{Takes: time.Second}
