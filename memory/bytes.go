@@ -40,7 +40,7 @@ func boundError(maxBytes int64) error {
 	return fmt.Errorf("memory: a ByteCache of %d bytes is too small: it needs %d", maxBytes, MinBytes)
 }
 
-// AppendGet appends the value of key to dst, and reports whether there is one. What it returns is
+// AppendGet appends the value of key to dst, and reports whether there is one. The returned slice is
 // the caller's own. It keeps neither dst nor key, and allocates only if dst is too small.
 func (c *ByteCache) AppendGet(dst, key []byte) (value []byte, ok bool) {
 	return c.store.AppendGet(dst, key)

@@ -275,7 +275,7 @@ func (s *setter) puts(token, field string) (stored bool) {
 }
 
 // TestSetBesideAnEarlierVersion has instances of the version without quiet drops work on the key of
-// a Set that runs. What they leave, and what the Set leaves to them, must not be older than it.
+// a Set that runs. Values that they leave, and values that the Set leaves to them, must not be older than it.
 func TestSetBesideAnEarlierVersion(t *testing.T) {
 	t.Run("Invalidate", func(t *testing.T) {
 		s := newSetter(t)

@@ -269,7 +269,7 @@ func (s *shard) setIndex(c *Store, n int) {
 }
 
 // sweep lets the entries of the oldest chunk of a queue go that were not read, or all with force,
-// and reports whether there was a chunk. What was read moves to main. A chunk without entries
+// and reports whether there was a chunk. Entries that were read move to main. A chunk without entries
 // left becomes spare.
 func (s *shard) sweep(c *Store, force bool) (swept bool) {
 	q := main

@@ -152,7 +152,7 @@ func (c *Store) free(need int) bool {
 		if c.room.Load() >= int64(need) {
 			return true
 		}
-		s := &c.shards[int(c.turn.Add(1))%len(c.shards)]
+		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
 		s.mu.Lock()
 		s.sweep(c, false)
 		s.giveSpare(c)

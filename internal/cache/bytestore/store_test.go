@@ -285,6 +285,19 @@ func useOnce(t *testing.T, c *Store, r *rand.Rand) {
 	}
 }
 
+// TestTurnsOfShardsGoOn has so many turns that a number of 31 bits ends.
+func TestTurnsOfShardsGoOn(t *testing.T) {
+	c := newStore(t, 32<<20)
+	c.turn.Store(1<<31 - 1)
+	for i := range 100_000 {
+		c.Set([]byte(fmt.Sprint(i)), make([]byte, 1000), 0)
+	}
+	if !c.Set([]byte("large"), make([]byte, 3<<20), 0) || c.turn.Load() <= 1<<31 {
+		t.Errorf("not stored, or no turn: %d", c.turn.Load())
+	}
+	check(t, c)
+}
+
 // TestHitOfBytesAllocatesNothing reads into memory of the caller.
 func TestHitOfBytesAllocatesNothing(t *testing.T) {
 	c := newStore(t, 1<<20)

@@ -315,8 +315,8 @@ func TestQuietDropGivesATokenAlone(t *testing.T) {
 	}
 }
 
-// TestPutUnderAQuietTokenIsTheDrop: it is announced also if the token is void. What is older than
-// the token goes then, and what a later write has stored stays.
+// TestPutUnderAQuietTokenIsTheDrop: it is announced also if the token is void. Values older than
+// the token go then, and values that a later write has stored stay.
 func TestPutUnderAQuietTokenIsTheDrop(t *testing.T) {
 	put := entryrules.Put{Schema: "a", Token: 8, Fresh: 10, Left: 20, Namespace: ns, Data: []byte("w"), Quiet: true}
 	drop := entryrules.Answer{Done: true, Announce: remote.Dropped, Cleared: true}

@@ -199,8 +199,8 @@ func (c *core) hottest(n int) (all []evict.Ranked) {
 //
 // Invariant: while entries are moved, where has the bit moving, and the divider holds the
 // mutexes of all shards concerned. A reader without a lock may then miss an entry that is
-// there, and looks again when the entries have been moved (settled). What it finds is
-// right: no table is changed, each is replaced. A writer looks whether its shard is still
+// there, and looks again when the entries have been moved (settled). An entry that it
+// finds is right: no table is changed, each is replaced. A writer looks whether its shard is still
 // the right one once it has the lock (lock, lockOf).
 const (
 	whereShift = 1<<6 - 1

@@ -35,7 +35,7 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 		return refused, nil
 	}
 	var drops []remote.Drop
-	var quiet []remote.Put // they were to be drops
+	var quiet []remote.Put // puts that were to drop their keys
 	for i := range puts {
 		// A value that was never sent leaves its confirmed drop as it is.
 		switch e := remote.ErrorOf(err, i); {
