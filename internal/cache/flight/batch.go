@@ -279,11 +279,11 @@ func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 // no flight or write of the key runs. It may refuse other keys, too: revocations
 // are remembered for each lock, not for each key.
 func (b *Batch[K, V]) Fill(key K, insert func()) {
-	s := b.g.shard(key)
+	s := b.g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held := s.holds[key] // the end of a hold may not be among the revocations yet
-	if s.closed || s.revoked > b.since || held || s.holdAll.timer != nil || s.busy(key) {
+	if s.closed || s.revoked > b.since || held || s.holdAll.timer != nil || s.busy() {
 		return
 	}
 	insert()

@@ -22,37 +22,36 @@ type Write[K comparable] struct {
 // not wait or call back. Callers of the fenced flights still get their
 // results: they asked before the fence. at is a time for [Group.Note].
 func (g *Group[K, V]) Fence(key K, at int64, drop func()) {
-	s, hash := g.shard(key), g.HashOf(key)
+	s, hash := g.spot(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.fence(s, key, hash, at)
+	g.fence(s, hash, at)
 	drop()
 }
 
-// fence takes the right of all flights and writes of key. s.mu is held.
-func (g *Group[K, V]) fence(s *shard[K, V], key K, hash uint64, at int64) {
-	g.noteRevocation(s)
-	g.dropped(key, hash, at)
-	s.fenceFlights(key)
-	s.fenceWrites(key, nil)
+// fence takes the right of all flights and writes of the key of s. s.mu is held.
+func (g *Group[K, V]) fence(s spot[K, V], hash uint64, at int64) {
+	g.noteRevocation(s.shard)
+	g.dropped(s.key, hash, at)
+	s.fenceFlights()
+	s.fenceWrites(nil)
 }
 
 // noteRevocation notes that rights to store were taken, for extra keys of batches,
 // of which nothing is known yet; see [Batch.Fill]. s.mu is held.
 func (g *Group[K, V]) noteRevocation(s *shard[K, V]) { s.revoked = g.revocations.Add(1) }
 
-// fenceWrites takes the right of all writes of key but one. s.mu is held.
-func (s *shard[K, V]) fenceWrites(key K, but *Write[K]) {
-	for _, w := range s.writes[key] {
+// fenceWrites takes the right of all writes of the key but one. s.mu is held.
+func (s spot[K, V]) fenceWrites(but *Write[K]) {
+	for _, w := range s.writes[s.key] {
 		w.fenced = w.fenced || w != but
 	}
 }
 
-func (s *shard[K, V]) fenceFlights(key K) {
-	for _, m := range s.joinable {
-		if f := m[key]; f != nil {
-			s.fenceFlight(f)
-		}
+// fenceFlights takes the right of all flights of the key. s.mu is held.
+func (s spot[K, V]) fenceFlights() {
+	for f := range s.running.of(s.key, s.hash) {
+		s.fenceFlight(f)
 	}
 }
 
@@ -76,7 +75,7 @@ func (g *Group[K, V]) fenceAll(s *shard[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.noteRevocation(s)
-	for f := s.running; f != nil; f = f.next {
+	for f := range s.running.all() {
 		s.fenceFlight(f)
 	}
 	for _, ws := range s.writes {
@@ -90,13 +89,13 @@ func (g *Group[K, V]) fenceAll(s *shard[K, V]) {
 // lose their right to store. Each Begin needs one End. It returns ErrClosed after
 // Close.
 func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
-	s, hash := g.shard(key), g.HashOf(key)
+	s, hash := g.spot(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	g.fence(s, key, hash, 0)
+	g.fence(s, hash, 0)
 	w := &Write[K]{key: key, hash: hash}
 	if findable(key) {
 		if s.writes == nil {
@@ -113,13 +112,13 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 // Otherwise drop is called: the stored entry may be older than the write's value
 // in L2. Both run under the lock that Fence takes.
 func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
-	s := g.shard(w.key)
+	s := g.spot(w.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.noteRevocation(s)
+	g.noteRevocation(s.shard)
 	g.dropped(w.key, w.hash, 0)
-	s.fenceFlights(w.key)
-	s.fenceWrites(w.key, w)
+	s.fenceFlights()
+	s.fenceWrites(w)
 	if stored = insert != nil && !w.fenced; stored {
 		insert()
 	} else {
@@ -133,13 +132,13 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 // no other write can come in between and cost either its entry. It returns
 // ErrClosed after Close. at is a time for [Group.Note].
 func (g *Group[K, V]) Store(key K, at int64, insert func()) error {
-	s, hash := g.shard(key), g.HashOf(key)
+	s, hash := g.spot(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	g.fence(s, key, hash, at)
+	g.fence(s, hash, at)
 	insert()
 	return nil
 }
@@ -163,7 +162,7 @@ func (s *shard[K, V]) forget(w *Write[K]) {
 
 // Writing reports whether a write of key is under way.
 func (g *Group[K, V]) Writing(key K) bool {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.writes[key]) > 0

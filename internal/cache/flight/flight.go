@@ -117,12 +117,6 @@ type execution struct {
 	users atomic.Int32
 }
 
-// place is the place of a flight among the running flights of its shard. The shard's
-// mutex guards it.
-type place[K comparable, V any] struct {
-	next, previous *Flight[K, V]
-}
-
 // outcome is the way from a flight to its callers.
 type outcome[V any] struct {
 	// done is closed when the flight has landed, or when the group is closed: then it
@@ -257,25 +251,4 @@ func (f *Flight[K, V]) isWoken() bool {
 	f.home.mu.Lock()
 	defer f.home.mu.Unlock()
 	return f.woken
-}
-
-// enter makes f one of the flights that run. s.mu is held.
-func (s *shard[K, V]) enter(f *Flight[K, V]) {
-	if f.next = s.running; f.next != nil {
-		f.next.previous = f
-	}
-	s.running = f
-}
-
-// exit undoes enter. s.mu is held.
-func (s *shard[K, V]) exit(f *Flight[K, V]) {
-	if f.next != nil {
-		f.next.previous = f.previous
-	}
-	if f.previous != nil {
-		f.previous.next = f.next
-	} else {
-		s.running = f.next
-	}
-	f.next, f.previous = nil, nil
 }

@@ -28,6 +28,9 @@ var ErrClosed = errors.New("flight: closed")
 // bounds. A flight takes its lock three times in a life that mostly contains a network round trip.
 const fewShards, manyShards = 8, 64
 
+// shardBits are the bits of a key's hash that may choose its shard; the next ones choose its chain.
+const shardBits = 6
+
 // Group holds the running flights and writes of one cache. The zero Group is
 // not usable; see [NewGroup].
 type Group[K comparable, V any] struct {
@@ -57,16 +60,15 @@ type Group[K comparable, V any] struct {
 
 // shard is the part of a group that one lock guards.
 type shard[K comparable, V any] struct {
-	mu     sync.Mutex
-	closed bool
-	// The maps are made when they are needed: 256 empty ones took 20 KiB of each cache.
-	joinable [kinds]map[K]*Flight[K, V]
-	running  *Flight[K, V] // the first of the running ones, joinable or not
-	writes   map[K][]*Write[K]
-	holds    map[K]hold
-	holdAll  hold          // on all keys, when too many keys are on hold
-	revoked  uint64        // Group.revocations at the last one in this shard
-	stamp    func() uint64 // Group.stamp
+	mu      sync.Mutex
+	closed  bool
+	running running[K, V]
+	// The maps are made when they are needed: empty ones took most of the memory of a new cache.
+	writes  map[K][]*Write[K]
+	holds   map[K]hold
+	holdAll hold          // on all keys, when too many keys are on hold
+	revoked uint64        // Group.revocations at the last one in this shard
+	stamp   func() uint64 // Group.stamp
 }
 
 // NewGroup returns an empty group. stamp is called when a flight is registered.
@@ -84,24 +86,20 @@ func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 	return g
 }
 
-// join makes f the joinable flight of its key. s.mu is held.
-func (s *shard[K, V]) join(kind Kind, f *Flight[K, V]) {
-	if s.joinable[kind] == nil {
-		s.joinable[kind] = make(map[K]*Flight[K, V])
-	}
-	s.joinable[kind][f.Key] = f
+// spot is a key, and where its flights, writes and holds are.
+type spot[K comparable, V any] struct {
+	*shard[K, V]
+	key  K
+	hash uint64
 }
 
-// findable reports whether key equals itself. Any other key, such as a NaN, could
-// never be found again in a map, nor removed from it.
-func findable[K comparable](key K) bool {
-	same := key
-	return key == same
+func (g *Group[K, V]) spot(key K) spot[K, V] {
+	hash := maphash.Comparable(g.seed, key)
+	return spot[K, V]{&g.shards[hash&uint64(len(g.shards)-1)], key, hash}
 }
 
-func (g *Group[K, V]) shard(key K) *shard[K, V] {
-	return &g.shards[maphash.Comparable(g.seed, key)&uint64(len(g.shards)-1)]
-}
+// find returns the flight that a caller of that kind would join; nil if there is none. s.mu is held.
+func (s spot[K, V]) find(kind Kind) *Flight[K, V] { return s.running.find(kind, s.key, s.hash) }
 
 // Leader is the work of the caller that registers a flight.
 type Leader[K comparable, V any] interface {
@@ -284,8 +282,8 @@ func (c caller) endless() bool { return c.ctx.Done() == nil && c.load == nil }
 // one, in the memory that own gives. It returns ErrClosed, or ErrRecursive if the caller belongs to
 // a load of key.
 func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f *Flight[K, V], p Part, err error) {
-	s := g.shard(key)
-	if kind != Read && inside(c.load, s, key) {
+	s := g.spot(key)
+	if kind != Read && inside(c.load, s.shard, key) {
 		return nil, None, ErrRecursive
 	}
 	s.mu.Lock()
@@ -293,7 +291,7 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 	if s.closed {
 		return nil, None, ErrClosed
 	}
-	if f = s.joinable[kind][key]; f != nil {
+	if f = s.find(kind); f != nil {
 		f.count(1)
 		f.joined++
 		f.shared = true
@@ -302,16 +300,14 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 		return f, Joined, nil
 	}
 	f = own.Flight()
-	f.Key, f.Stamp, f.home, f.kind, f.fenced = key, g.stamp(), s, kind, s.held(key)
+	f.Key, f.hash, f.Stamp, f.home, f.kind, f.fenced = key, s.hash, g.stamp(), s.shard, kind, s.held(key)
 	f.waiters, f.joined, f.shared = 1, 1, c.load != nil
-	if findable(key) {
-		s.join(kind, f)
-	}
+	f.joinable[kind] = true
 	if kind == Reload {
 		g.reloads.Add(1)
 		s.enqueue(f)
 	}
-	s.enter(f)
+	s.running.enter(f)
 	g.runs.Add(1)
 	return f, Led, nil
 }
@@ -319,10 +315,10 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 // Running reports how many callers wait for key's joinable load, if there is
 // one.
 func (g *Group[K, V]) Running(key K) (waiters int, running bool) {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.joinable[Load][key]; f != nil {
+	if f := s.find(Load); f != nil {
 		return f.waiters, true
 	}
 	return 0, false
@@ -333,10 +329,10 @@ func (g *Group[K, V]) Reloading(key K) bool {
 	if g.reloads.Load() == 0 {
 		return false
 	}
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.joinable[Load][key]
+	f := s.find(Load)
 	return f != nil && f.kind == Reload
 }
 
@@ -375,12 +371,12 @@ func (s *shard[K, V]) close() {
 		h.stop()
 	}
 	s.holdAll.stop()
-	for f := s.running; f != nil; f = f.next {
+	for f := range s.running.all() {
 		f.desert()
 	}
 	// All contexts have ended by now: if the detaching gives a reload its turn, the
 	// reload does not begin.
-	for f := s.running; f != nil; f = f.next {
+	for f := range s.running.all() {
 		s.detach(f)
 	}
 }

@@ -32,11 +32,11 @@ func (h hold) stop() {
 // within d, or before the end of a longer hold. Writes may store. Hold returns true if the hold is
 // news: until now key was not on hold.
 func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if news = g.hold(s, key, d); news {
-		s.fenceFlights(key)
+	if news = g.hold(s.shard, key, d); news {
+		s.fenceFlights()
 	}
 	return news
 }
@@ -46,16 +46,14 @@ func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
 // hold is news, Learn calls drop under the same lock, which must not wait or call back, and returns
 // true.
 func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !g.hold(s, key, d) {
+	if !g.hold(s.shard, key, d) {
 		return false
 	}
-	for _, m := range s.joinable {
-		if f := m[key]; f != nil {
-			f.fenced = true
-		}
+	for f := range s.running.of(key, s.hash) {
+		f.fenced = true
 	}
 	g.watches.changed(key, true)
 	drop()
@@ -92,8 +90,8 @@ func (g *Group[K, V]) holdShard(s *shard[K, V], until time.Time, d time.Duration
 	}
 	s.holdAll.stop()
 	s.holdAll = hold{until, time.AfterFunc(d, func() { g.releaseShard(s, until) })}
-	for _, m := range s.joinable {
-		for _, f := range m {
+	for f := range s.running.all() {
+		if f.isJoinable() {
 			s.fenceFlight(f)
 		}
 	}
@@ -114,7 +112,7 @@ func (s *shard[K, V]) heldUntil(key K) time.Time {
 
 // HoldLeft is the time during which flights of key must not store yet.
 func (g *Group[K, V]) HoldLeft(key K) time.Duration {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, time.Until(s.heldUntil(key)))
@@ -138,4 +136,11 @@ func (g *Group[K, V]) releaseShard(s *shard[K, V], until time.Time) {
 		g.noteRevocation(s)
 		s.holdAll = hold{}
 	}
+}
+
+// findable reports whether key equals itself. Any other key, such as a NaN, could
+// never be found again in a map, nor removed from it.
+func findable[K comparable](key K) bool {
+	same := key
+	return key == same
 }

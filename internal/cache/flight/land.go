@@ -19,11 +19,11 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 		}
 		if f.kind == Reload { // values that others have read meanwhile are older
 			g.noteRevocation(s)
-			s.fenceFlights(f.Key)
+			spot[K, V]{s, f.Key, f.hash}.fenceFlights()
 		}
 	}
 	s.detach(f)
-	s.exit(f)
+	s.running.exit(f)
 	if f.kind == Reload {
 		g.reloads.Add(-1)
 	}
@@ -42,23 +42,11 @@ func (g *Group[K, V]) NotKept(f *Flight[K, V]) {
 	g.noteRevocation(f.home)
 }
 
-// detach makes f unjoinable and takes its right to store. Only f itself is
-// removed: its key may belong to a newer flight. If a reload waits for f it is its
+// detach makes f unjoinable and takes its right to store. If a reload waits for f it is its
 // turn. s.mu is held.
 func (s *shard[K, V]) detach(f *Flight[K, V]) {
-	f.fenced = true
-	s.unjoin(f.kind, f)
-	if f.kind == Reload {
-		s.unjoin(Load, f) // from its turn on
-	}
-	if next := s.joinable[Reload][f.Key]; next != nil && next.after == f {
-		s.promote(next)
-	}
-}
-
-// unjoin undoes join, if f is the joinable flight of its key. s.mu is held.
-func (s *shard[K, V]) unjoin(kind Kind, f *Flight[K, V]) {
-	if m := s.joinable[kind]; m[f.Key] == f {
-		delete(m, f.Key)
+	f.fenced, f.joinable = true, [kinds]bool{}
+	if next := s.running.find(Reload, f.Key, f.hash); next != nil && next.after == f {
+		next.promote()
 	}
 }

@@ -256,9 +256,9 @@ type queue[K comparable, V any] struct {
 // s.mu is held.
 func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 	f.pending, f.turn = true, make(chan struct{})
-	older := s.joinable[Load][f.Key]
+	older := s.running.find(Load, f.Key, f.hash)
 	if older == nil {
-		s.promote(f)
+		f.promote()
 		return
 	}
 	f.after, f.behind, older.shared = older, &older.node, true
@@ -266,12 +266,10 @@ func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 }
 
 // promote makes f, a reload, the flight that callers join if they ask for a load
-// of its key. s.mu is held.
-func (s *shard[K, V]) promote(f *Flight[K, V]) {
+// of its key. The shard's mutex is held.
+func (f *Flight[K, V]) promote() {
 	f.after = nil
-	if findable(f.Key) {
-		s.join(Load, f)
-	}
+	f.joinable[Load] = true
 	close(f.turn)
 }
 
@@ -300,9 +298,7 @@ func (g *Group[K, V]) Start(f *Flight[K, V]) (current bool) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.joinable[Reload][f.Key] == f {
-		delete(s.joinable[Reload], f.Key)
-	}
+	f.joinable[Reload] = false
 	current = !f.fenced
 	f.pending, f.Stamp, f.fenced = false, s.stamp(), s.closed || s.held(f.Key)
 	return current

@@ -106,7 +106,7 @@ func (g *Group[K, V]) dropped(key K, hash uint64, at int64) {
 // a write. Flights and writes keep their rights. With lasting, no [Group.Restore] of a
 // running watch inserts an entry of key from now on.
 func (g *Group[K, V]) Withdraw(key K, lasting bool, drop func() bool) {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gone := drop(); gone || lasting {
@@ -141,11 +141,11 @@ func (ws *watches[K]) mark(key K) (word, bit uint64) {
 // began, and no flight or write of the key runs, and the key is not on hold: insert must
 // not wait or call back. It reports whether it has called insert.
 func (g *Group[K, V]) Restore(w *Watch[K], key K, insert func()) bool {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	word, bit := g.watches.mark(key)
-	if s.closed || !findable(key) || w.bits[word].Load()&bit != 0 || s.held(key) || s.busy(key) {
+	if s.closed || !findable(key) || w.bits[word].Load()&bit != 0 || s.held(key) || s.busy() {
 		return false
 	}
 	insert()
@@ -154,21 +154,16 @@ func (g *Group[K, V]) Restore(w *Watch[K], key K, insert func()) bool {
 
 // Busy reports whether a write of key runs, or a flight that can be joined.
 func (g *Group[K, V]) Busy(key K) bool {
-	s := g.shard(key)
+	s := g.spot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.busy(key)
+	return s.busy()
 }
 
 // busy is Busy with s.mu held.
-func (s *shard[K, V]) busy(key K) bool {
-	if len(s.writes[key]) > 0 {
+func (s spot[K, V]) busy() bool {
+	for range s.running.of(s.key, s.hash) {
 		return true
 	}
-	for _, m := range s.joinable {
-		if m[key] != nil {
-			return true
-		}
-	}
-	return false
+	return len(s.writes[s.key]) > 0
 }
