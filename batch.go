@@ -202,7 +202,7 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 		old, _ := c.memory.Peek(key)
 		known, _ := c.near.Negatives.Peek(key)
 		if old == nil && (known == nil || !known.Value.NotFound) {
-			removed, kept = c.memory.Offer(e, weight)
+			removed, kept = c.memory.Offer(e, weight, 0)
 			c.near.Negatives.Delete(key)
 		}
 	})

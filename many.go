@@ -310,7 +310,7 @@ func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	var all sync.WaitGroup
 	for i, k := range keys {
 		if c.flights.Reloading(k) {
-			all.Go(func() { reads[i].r, reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k, &m.call) })
+			all.Go(func() { reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k, &m.call, &reads[i].r) })
 		}
 	}
 	all.Wait()

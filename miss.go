@@ -103,27 +103,27 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 }
 
 // fly gets key through a flight of that kind, within a span of its own.
-func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (flight.Result[V], error) {
+func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], err error) {
 	if c.o.Tracer == nil {
-		r, _, err := c.flyUntraced(ctx, key, kind, load, o)
+		_, err = c.flyUntraced(ctx, key, kind, load, o, &r)
 		return r, err
 	}
 	within, span := c.beginRead(ctx, o, keyOf(&c.core, key), 1)
-	r, part, err := c.flyUntraced(within, key, kind, load, o)
+	part, err := c.flyUntraced(within, key, kind, load, o, &r)
 	span.finish(readEnd(ctx, &r, part == flight.Joined, err))
 	return r, err
 }
 
 // flyUntraced is fly without the span. A Get that may not ask L2 is turned away: its caller has
 // looked in L1 already.
-func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], part flight.Part, err error) {
+func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) (part flight.Part, err error) {
 	if kind == flight.Read && !c.asks(o) && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
-		return r, part, nil
+		return part, nil
 	}
 	if err := c.checkKey(key); err != nil {
 		c.counts.turnedAway.Add(1)
-		return r, part, err
+		return part, err
 	}
 	if o.refresh {
 		c.counts.refreshes.Add(1)
@@ -134,7 +134,7 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 		soft, cancel = c.softly(ctx)
 		defer cancel()
 	}
-	r, part, err = c.flyUntilCurrent(ctx, soft, key, kind, load, o)
+	part, err = c.flyUntilCurrent(ctx, soft, key, kind, load, o, r)
 	c.countPart(part)
 	err = c.flightError(err)
 	if r.Offered {
@@ -143,19 +143,20 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 		if c.degraded() && r.Note&noteTier == noteL1 {
 			r.Note |= noteDegraded
 		}
-		c.informOf(o, &r, false)
-		return r, part, nil
+		c.informOf(o, r, false)
+		return part, nil
 	}
 	if kind == flight.Read && r.Note&noteStale != 0 && !o.allowStale {
-		return flight.Result[V]{}, part, err
+		*r = flight.Result[V]{}
+		return part, err
 	}
 	if err == nil && r.Err == nil && r.Found {
-		c.informOf(o, &r, part == flight.Joined)
+		c.informOf(o, r, part == flight.Joined)
 		if r.Note&noteRevalidate != 0 && part == flight.Led {
 			c.refresh(ctx, key, load, o)
 		}
 	}
-	return r, part, err
+	return part, err
 }
 
 // countPart counts the part of a caller in a flight.
@@ -172,23 +173,24 @@ func (c *core) countPart(part flight.Part) {
 
 // flyUntilCurrent leads or joins a flight of key, and another one each time that
 // a flight which it has joined turns out to be outdated.
-func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], p flight.Part, err error) {
+func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) (p flight.Part, err error) {
 	if kind == flight.Load && c.asks(o) && c.flights.Reloading(key) {
-		if r, p, ok, err := c.readBeside(ctx, key, o); ok {
-			return r, p, err
+		if p, ok, err := c.readBeside(ctx, key, o, r); ok {
+			return p, err
 		}
 	}
 	for {
+		*r = flight.Result[V]{}
 		if err := ctx.Err(); err != nil {
-			return flight.Result[V]{}, flight.None, err
+			return flight.None, err
 		}
 		watermark := c.generation.TagWatermark()
 		patience := c.patience(soft, watermark)
 		patience.Registered = o.registered
-		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o))
+		p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o), r)
 		ofL1 := o.noMemory && r.Note&noteTier == noteL1
-		if p != flight.Joined || err != nil || !ofL1 && !c.outdated(&r, watermark) {
-			return r, p, err
+		if p != flight.Joined || err != nil || !ofL1 && !c.outdated(r, watermark) {
+			return p, err
 		}
 	}
 }
@@ -196,17 +198,17 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 // readBeside returns the value that L2 has of a key while a reload loads it: callers
 // that asked for a reload wait for it, others are served from the cache. ok is false
 // if L2 has no fresh value.
-func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call) (r flight.Result[V], p flight.Part, ok bool, err error) {
+func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call, r *flight.Result[V]) (p flight.Part, ok bool, err error) {
 	l := c.leader(nil, &call{wants: wants{noMemory: o.noMemory}})
 	l.beside = true
 	since := c.generation.TagWatermark()
-	r, p, err = c.flights.Do(ctx, key, flight.Read, l)
-	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, since))
+	p, err = c.flights.DoSoftly(ctx, flight.Patience{}, key, flight.Read, l, r)
+	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(r, since))
 	if p == flight.Led && l.again && !ok {
 		<-ctx.Done() // its time is over: the connection may have seen that first
-		return r, p, true, cmp.Or(err, ctx.Err())
+		return p, true, cmp.Or(err, ctx.Err())
 	}
-	return r, p, ok, nil
+	return p, ok, nil
 }
 
 // flightError converts an error of package flight.

@@ -195,6 +195,9 @@ func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (lande
 	l.reads.begin(&l.read, ctx, f)
 	l.read.beside = l.beside
 	l.reads.ctx, l.reads.all = ctx, append(l.one[:0], &l.read)
+	if l.read.isNews() {
+		return false
+	}
 	landed = len(l.reads.lookUp()) > 0
 	l.again = !landed && l2.Over(ctx)
 	return landed

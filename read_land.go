@@ -43,7 +43,7 @@ func (r *read[K, V]) land() {
 	var insert func()
 	o.res.TagWatermark, o.res.Load, o.res.Beside = r.tagGeneration, o.load, o.beside
 	defer func() { // also when a callback panics or ends the goroutine
-		stored, callers := c.flights.Land(r.f, o.res, insert)
+		stored, callers := c.flights.Land(r.f, &o.res, insert)
 		defer r.count(stored, callers)
 		c.memory.Notify(removed)
 		if o.kept {
@@ -91,7 +91,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 		if r.call.ahead {
 			*removed, kept = c.memory.Renew(e, weight)
 		} else {
-			*removed, kept = c.memory.Offer(e, weight)
+			*removed, kept = c.memory.Offer(e, weight, r.outcome.ended)
 		}
 		if r.outcome.kept = kept; !kept {
 			c.flights.NotKept(r.f)

@@ -68,7 +68,7 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) bool {
 		return false
 	}
 	weight := c.weight(key, value)
-	removed, ok := c.engine.Offer(c.entry(key, value, ttl), weight)
+	removed, ok := c.engine.Offer(c.entry(key, value, ttl), weight, 0)
 	c.engine.Notify(removed)
 	return ok
 }

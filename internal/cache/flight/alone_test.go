@@ -24,7 +24,7 @@ func TestFlightIsAloneUnlessAnotherCallerHasSeenIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t)
 			var alone bool
-			land := func(f *keyFlight) { g.Land(f, flight.Result[int]{Found: true}, nil) }
+			land := func(f *keyFlight) { g.Land(f, &flight.Result[int]{Found: true}, nil) }
 			first := func(_ context.Context, f *keyFlight) bool {
 				go g.Do(context.Background(), c.key, c.kind, lead{then: land})
 				time.Sleep(time.Second)

@@ -240,38 +240,40 @@ func (b *Batch[K, V]) woken() {
 
 // waitForAll is Wait for a launched flight of the batch, if the caller waits for all of
 // them at once.
-func (b *Batch[K, V]) waitForAll(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
+func (b *Batch[K, V]) waitForAll(ctx context.Context, f *Flight[K, V], r *Result[V]) error {
 	select {
 	case <-b.all:
-		return f.answer()
+		return f.answer(r)
 	default:
 	}
 	select {
 	case <-b.all:
-		return f.answer()
+		return f.answer(r)
 	case <-ctx.Done():
 	}
 	if f.isWoken() {
-		return f.answer()
+		return f.answer(r)
 	}
 	b.g.leave(f)
-	return Result[V]{}, ctx.Err()
+	return ctx.Err()
 }
 
 // Wait waits for one of the batch's flights, as the callers of [Group.DoSoftly] do.
-func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
+func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (r Result[V], err error) {
 	if f.batch == b && b.waitsForAll() {
-		return b.waitForAll(ctx, f)
+		err = b.waitForAll(ctx, f, &r)
+		return r, err
 	}
 	if n := from(ctx); n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			b.g.leave(f)
-			return Result[V]{}, err
+			return r, err
 		}
 		defer n.stopWaiting(&f.node)
 		b.g.urge(f)
 	}
-	return b.g.wait(ctx, p, f, f.done)
+	err = b.g.wait(ctx, p, f, f.done, &r)
+	return r, err
 }
 
 // Fill calls insert for an extra key, under the lock that Fence takes, if a flight

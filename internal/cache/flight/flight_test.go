@@ -39,7 +39,7 @@ func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*keyFligh
 		case <-f.Context().Done():
 			r = flight.Result[int]{Err: context.Cause(f.Context())}
 		}
-		ok, _ := g.Land(f, r, func() {})
+		ok, _ := g.Land(f, &r, func() {})
 		if stored != nil {
 			stored.Store(ok)
 		}
@@ -83,7 +83,7 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 			}
 			close(asked)
 			time.Sleep(2 * time.Second)
-			g.Land(f, flight.Result[int]{Value: 1}, nil)
+			g.Land(f, &flight.Result[int]{Value: 1}, nil)
 		})
 		<-asked
 		v, err := get(t.Context(), g, "outer", func(f *keyFlight) {
@@ -98,9 +98,9 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 				if !isUrgent(g, f) {
 					t.Error("a flight that a load leads is not urgent")
 				}
-				g.Land(f, flight.Result[int]{Value: 1}, nil)
+				g.Land(f, &flight.Result[int]{Value: 1}, nil)
 			})
-			g.Land(f, flight.Result[int]{Value: v + first, Err: err}, nil)
+			g.Land(f, &flight.Result[int]{Value: v + first, Err: err}, nil)
 		})
 		if v != 2 || err != nil {
 			t.Errorf("got %d, %v", v, err)
@@ -137,7 +137,7 @@ func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
 			if f.Stamp != 1 {
 				t.Errorf("stamp %d, want the generation at registration, 1", f.Stamp)
 			}
-			g.Land(f, flight.Result[int]{}, nil)
+			g.Land(f, &flight.Result[int]{}, nil)
 		})
 	})
 }
@@ -185,7 +185,7 @@ func TestAbandonedFlightIsCancelledAndNotJoined(t *testing.T) {
 		slow := func(f *keyFlight) { // notices its cancellation late
 			<-f.Context().Done()
 			time.Sleep(time.Minute)
-			ok, _ := g.Land(f, flight.Result[int]{Value: 1}, func() {})
+			ok, _ := g.Land(f, &flight.Result[int]{Value: 1}, func() {})
 			stored.Store(ok)
 		}
 		go get(ctx, g, "k", slow)
@@ -365,7 +365,7 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 				run = func(f *keyFlight) {
 					time.Sleep(time.Second) // let the other chains start
 					v, err := get(f.Context(), g, tt.chain[f.Key], run)
-					g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+					g.Land(f, &flight.Result[int]{Value: v, Err: err}, nil)
 				}
 				var wg sync.WaitGroup
 				for _, k := range tt.start {
@@ -384,21 +384,21 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, other := newGroup(t), newGroup(t)
-		one := func(f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
+		one := func(f *keyFlight) { g.Land(f, &flight.Result[int]{Value: 1}, nil) }
 		v, err := get(t.Context(), g, "k", func(f *keyFlight) {
 			g.Fence("k", 0, func() {})
 			_, err := get(f.Context(), g, "inner", func(inner *keyFlight) {
 				_, err := get(inner.Context(), g, "k", one)
-				g.Land(inner, flight.Result[int]{Err: err}, nil)
+				g.Land(inner, &flight.Result[int]{Err: err}, nil)
 			})
 			if !errors.Is(err, flight.ErrRecursive) {
 				t.Errorf("from a load inside it: %v, want ErrRecursive", err)
 			}
-			if _, err := get(f.Context(), other, "k", func(f *keyFlight) { other.Land(f, flight.Result[int]{}, nil) }); err != nil {
+			if _, err := get(f.Context(), other, "k", func(f *keyFlight) { other.Land(f, &flight.Result[int]{}, nil) }); err != nil {
 				t.Errorf("from another cache: %v", err)
 			}
 			v, err := get(f.Context(), g, "l", one)
-			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+			g.Land(f, &flight.Result[int]{Value: v, Err: err}, nil)
 		})
 		if v != 1 || err != nil {
 			t.Errorf("got %d, %v", v, err)
@@ -411,7 +411,7 @@ func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
 		g := newGroup(t)
 		asks := func(f *keyFlight) {
 			v, err := get(f.Context(), g, "shared", bring(g, 5, time.Second, nil))
-			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+			g.Land(f, &flight.Result[int]{Value: v, Err: err}, nil)
 		}
 		var wg sync.WaitGroup
 		for _, k := range []string{"a", "b", "a", "c"} {
@@ -437,14 +437,14 @@ func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
 				defer cancel()
 				get(ctx, g, "b", nil)
 				time.Sleep(2 * time.Second)
-				g.Land(f, flight.Result[int]{Value: 1}, nil)
+				g.Land(f, &flight.Result[int]{Value: 1}, nil)
 			})
 		})
 		wg.Go(func() {
 			v, err := get(t.Context(), g, "b", func(f *keyFlight) {
 				time.Sleep(2 * time.Second)
 				v, err := get(f.Context(), g, "a", nil)
-				g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+				g.Land(f, &flight.Result[int]{Value: v, Err: err}, nil)
 			})
 			if v != 1 || err != nil {
 				t.Errorf("b: %d, %v; want 1, nil", v, err)
@@ -574,7 +574,7 @@ func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 				<-f.Context().Done()
 				time.Sleep(time.Second)
 				landed = true
-				g.Land(f, flight.Result[int]{}, nil)
+				g.Land(f, &flight.Result[int]{}, nil)
 			})
 			if !errors.Is(err, flight.ErrClosed) {
 				t.Errorf("caller got %v, want ErrClosed", err)
@@ -599,7 +599,7 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 		g := newGroup(t)
 		go get(t.Context(), g, "k", func(f *keyFlight) {
 			time.Sleep(time.Minute) // does not look at its context
-			g.Land(f, flight.Result[int]{}, nil)
+			g.Land(f, &flight.Result[int]{}, nil)
 		})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -624,7 +624,7 @@ func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 			if f.Context().Value(key{}) != "v" || f.Context().Err() != nil {
 				t.Errorf("value %v, err %v", f.Context().Value(key{}), f.Context().Err())
 			}
-			g.Land(f, flight.Result[int]{}, nil)
+			g.Land(f, &flight.Result[int]{}, nil)
 		})
 		synctest.Wait()
 	})
@@ -638,7 +638,7 @@ func TestFirstLookNeedsNoGoroutine(t *testing.T) {
 			if ctx != t.Context() {
 				t.Error("not the caller's context")
 			}
-			g.Land(f, flight.Result[int]{Value: 1}, nil)
+			g.Land(f, &flight.Result[int]{Value: 1}, nil)
 			return true
 		},
 		then: func(*keyFlight) { goroutine = true },
@@ -683,7 +683,7 @@ func TestCloseDuringTheFirstLookCancelsTheFlight(t *testing.T) {
 				first: func(context.Context, *keyFlight) bool { time.Sleep(time.Second); return false },
 				then: func(f *keyFlight) {
 					<-f.Context().Done()
-					g.Land(f, flight.Result[int]{Err: context.Cause(f.Context())}, nil)
+					g.Land(f, &flight.Result[int]{Err: context.Cause(f.Context())}, nil)
 				},
 			})
 			if !errors.Is(err, flight.ErrClosed) {

@@ -30,7 +30,7 @@ func together(ctx context.Context, g *group, load func(*flight.Batch[string, int
 					close(done)
 				}
 				<-done
-				g.Land(f, flight.Result[int]{Value: i, Found: true}, func() {})
+				g.Land(f, &flight.Result[int]{Value: i, Found: true}, func() {})
 			})
 			mu.Lock()
 			defer mu.Unlock()
@@ -76,7 +76,7 @@ func TestGatheredLoadThatWaitsForItsOwnFlightsIsRefused(t *testing.T) {
 					t.Error("a flight inside a gathered load is not said to be")
 				}
 				_, err := get(f.Context(), g, "b", nil)
-				g.Land(f, flight.Result[int]{Err: err}, nil)
+				g.Land(f, &flight.Result[int]{Err: err}, nil)
 			})
 			if !errors.Is(err, flight.ErrRecursive) {
 				t.Errorf("through another load: %v", err)
@@ -100,7 +100,7 @@ func TestGatheredLoadIsUrgentOnceALoadWaitsForOneOfItsFlights(t *testing.T) {
 			}
 			go get(t.Context(), g, "outer", func(f *keyFlight) {
 				get(f.Context(), g, "b", nil)
-				g.Land(f, flight.Result[int]{}, nil)
+				g.Land(f, &flight.Result[int]{}, nil)
 			})
 			<-b.Urgent()
 		}, "a", "b")
@@ -114,7 +114,7 @@ func TestFlightThatIsUrgentMakesItsGatheredLoadUrgent(t *testing.T) {
 		go get(t.Context(), g, "outer", func(f *keyFlight) {
 			<-outer
 			get(f.Context(), g, "a", nil)
-			g.Land(f, flight.Result[int]{}, nil)
+			g.Land(f, &flight.Result[int]{}, nil)
 		})
 		go get(t.Context(), g, "a", func(f *keyFlight) {
 			close(outer)
@@ -122,7 +122,7 @@ func TestFlightThatIsUrgentMakesItsGatheredLoadUrgent(t *testing.T) {
 			b := g.Gather([]*keyFlight{f})
 			<-b.Urgent()
 			b.Context().Finish()
-			g.Land(f, flight.Result[int]{}, nil)
+			g.Land(f, &flight.Result[int]{}, nil)
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

@@ -146,12 +146,14 @@ const (
 //
 // It returns ErrClosed if the group is closed, ErrRecursive if the flight waits for
 // the load to which ctx belongs, and ctx.Err() if ctx ends first.
-func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (Result[V], Part, error) {
-	return g.DoSoftly(ctx, Patience{}, key, kind, l)
+func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+	p, err = g.DoSoftly(ctx, Patience{}, key, kind, l, &r)
+	return r, p, err
 }
 
-// DoSoftly is Do for a caller with limited patience.
-func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+// DoSoftly is Do for a caller with limited patience. It writes the result to r, unless it returns
+// an error.
+func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V], r *Result[V]) (p Part, err error) {
 	n := from(ctx)
 	f, p, err := g.register(caller{ctx, n}, key, kind, l)
 	if p != Led {
@@ -162,35 +164,34 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 	}
 	switch {
 	case err != nil:
-		return r, None, err
+		return None, err
 	case p == Led && kind != Reload && g.first(patience.soft(ctx), f, l):
-		r = f.result
+		*r = f.result
 		l.Release()
-		return r, Led, nil
+		return Led, nil
 	}
 	if n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			if p == Led { // a reload in the queue: others may have joined it
 				g.refuse(f)
 				g.launch(caller{ctx, n}, f, l, false)
-				return r, None, err
+				return None, err
 			}
 			g.leave(f)
-			return r, None, err
+			return None, err
 		}
 		defer n.stopWaiting(&f.node)
 		g.urge(f)
 	}
 	if p == Joined {
-		r, err = g.wait(ctx, patience, f, f.done)
-		return r, p, err
+		return p, g.wait(ctx, patience, f, f.done, r)
 	}
 	g.launch(caller{ctx, n}, f, l, true)
-	r, err = g.wait(ctx, patience, f, f.bell)
+	err = g.wait(ctx, patience, f, f.bell, r)
 	if f.leave() {
 		l.Release()
 	}
-	return r, p, err
+	return p, err
 }
 
 // first runs First of the leader. Callers may have joined the flight already. Its

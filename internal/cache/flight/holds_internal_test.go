@@ -21,7 +21,7 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 				t.Fatalf("key %d: part %v", key, part)
 			}
 			stored := false
-			g.Land(f, Result[int]{}, func() { stored = true })
+			g.Land(f, &Result[int]{}, func() { stored = true })
 			g.runs.Done()
 			return stored
 		}
@@ -44,7 +44,7 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 		}
 		synctest.Wait()
 		late := false
-		g.Land(running, Result[int]{}, func() { late = true })
+		g.Land(running, &Result[int]{}, func() { late = true })
 		g.runs.Done()
 		if late {
 			t.Error("a load that ran when all keys of its lock were put on hold is stored")

@@ -1,10 +1,10 @@
 package flight
 
-// Land ends f with r. If f still has the right to store and insert is not nil,
+// Land ends f with *r, which it copies. If f still has the right to store and insert is not nil,
 // insert is called first, under the lock that Fence takes: it must not
 // wait or call back. Land reports whether insert was called, and how many
 // callers f had.
-func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
+func (g *Group[K, V]) Land(f *Flight[K, V], r *Result[V], insert func()) (stored bool, callers int) {
 	s, hash := f.home, uint64(0)
 	if insert != nil {
 		hash = g.HashOf(f.Key)
@@ -28,7 +28,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 		g.reloads.Add(-1)
 	}
 	callers = f.joined
-	f.result = r // also if it is deserted, for the caller that leads
+	f.result = *r // also if it is deserted, for the caller that leads
 	f.wake(false)
 	s.mu.Unlock()
 	return stored, callers

@@ -18,7 +18,7 @@ func TestKeysThatDoNotEqualThemselvesLeaveNothingBehind(t *testing.T) {
 		if part != Led {
 			t.Fatalf("part %v", part)
 		}
-		g.Land(f, Result[int]{}, nil)
+		g.Land(f, &Result[int]{}, nil)
 		g.runs.Done()
 		w, err := g.Begin(math.NaN())
 		if err != nil {

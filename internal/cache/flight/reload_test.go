@@ -19,7 +19,7 @@ func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64
 		time.Sleep(prepares)
 		current := g.Start(f)
 		time.Sleep(takes)
-		if ok, _ := g.Land(f, flight.Result[int]{Value: v, Found: current}, func() { stored.Store(int64(v)) }); !ok {
+		if ok, _ := g.Land(f, &flight.Result[int]{Value: v, Found: current}, func() { stored.Store(int64(v)) }); !ok {
 			stored.Store(-1)
 		}
 	}})
@@ -99,7 +99,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 							time.Sleep(time.Until(begin.Add(2 * time.Second)))
 							current = g.Start(f)
 							time.Sleep(time.Second)
-							stored, _ = g.Land(f, flight.Result[int]{}, func() {})
+							stored, _ = g.Land(f, &flight.Result[int]{}, func() {})
 						}})
 						synctest.Wait() // Land has returned
 						if err != nil || stored != c.stores {
@@ -128,7 +128,7 @@ func TestReloadWithoutCallersLeavesTheQueueFree(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _, err := g.Do(ctx, "k", flight.Reload, lead{then: func(f *keyFlight) {
-			g.Land(f, flight.Result[int]{Err: context.Cause(f.Context())}, nil)
+			g.Land(f, &flight.Result[int]{Err: context.Cause(f.Context())}, nil)
 		}})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller that left got %v", err)

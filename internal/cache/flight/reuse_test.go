@@ -24,7 +24,7 @@ func (r *reuser) Scope() *lifetime.Scope { return new(lifetime.Scope) }
 func (r *reuser) Release()               { r.released, r.reusable = true, r.f.Reuse() }
 
 func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
-	land := func(g *group, f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
+	land := func(g *group, f *keyFlight) { g.Land(f, &flight.Result[int]{Value: 1}, nil) }
 	for name, c := range map[string]struct {
 		// during runs in the flight, and apart at the same time.
 		during func(context.Context, *group)
@@ -84,7 +84,7 @@ func TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne(t *testing.T) {
 			r := &reuser{f: f}
 			r.then = func(f *keyFlight) {
 				time.Sleep(time.Minute)
-				g.Land(f, flight.Result[int]{Value: i}, nil)
+				g.Land(f, &flight.Result[int]{Value: i}, nil)
 			}
 			if i == 2 {
 				ctx = t.Context()
@@ -106,7 +106,7 @@ func TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne(t *testing.T) {
 func TestFlightsOfABatchAreUsedAgainUnlessOthersMayKeepThem(t *testing.T) {
 	type load func(ctx context.Context, g *group, b *flight.Batch[string, int])
 	ask := func(ctx context.Context, g *group) {
-		get(ctx, g, "other", func(f *keyFlight) { g.Land(f, flight.Result[int]{}, nil) })
+		get(ctx, g, "other", func(f *keyFlight) { g.Land(f, &flight.Result[int]{}, nil) })
 	}
 	for name, c := range map[string]struct {
 		patience time.Duration // of the leader
@@ -134,7 +134,7 @@ func TestFlightsOfABatchAreUsedAgainUnlessOthersMayKeepThem(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					for _, f := range fs {
-						g.Land(f, flight.Result[int]{Value: 1}, nil)
+						g.Land(f, &flight.Result[int]{Value: 1}, nil)
 					}
 				})
 				for _, f := range fs {

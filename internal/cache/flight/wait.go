@@ -14,19 +14,19 @@ import (
 	"sync"
 )
 
-// wait waits for done, which is f's done or the bell of the caller. It returns the
-// flight's result, or its offer if the caller's patience ends first, or ctx.Err()
+// wait waits for done, which is f's done or the bell of the caller. It writes to r the
+// flight's result, or its offer if the caller's patience ends first; or it returns ctx.Err()
 // if ctx ends first, or ErrClosed if the group is closed first.
-func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], done <-chan struct{}) (Result[V], error) {
+func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], done <-chan struct{}, r *Result[V]) error {
 	// The usual caller has nothing but the result to wait for, and needs no select.
 	gone := ctx.Done()
 	if gone == nil && p.Soft == nil {
 		<-done
-		return f.answer()
+		return f.answer(r)
 	}
 	select {
 	case <-done:
-		return f.answer()
+		return f.answer(r)
 	default:
 	}
 	var soft <-chan struct{}
@@ -36,37 +36,38 @@ func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], don
 	for {
 		select {
 		case <-done:
-			return f.answer()
+			return f.answer(r)
 		case <-gone:
 			g.leave(f)
-			return Result[V]{}, ctx.Err()
+			return ctx.Err()
 		case <-soft:
 			if ctx.Err() != nil {
 				soft = nil // it ends with ctx, which counts
 				continue
 			}
-			r, next, ok := g.take(p, f)
-			if ok {
-				return r, nil
+			next, taken := g.take(p, f, r)
+			if taken {
+				return nil
 			}
 			soft = next
 		}
 	}
 }
 
-// answer returns the result of f, or ErrClosed if the group was closed before it had
+// answer writes the result of f to r, or returns ErrClosed if the group was closed before f had
 // one. The caller was woken.
-func (f *Flight[K, V]) answer() (Result[V], error) {
+func (f *Flight[K, V]) answer(r *Result[V]) error {
 	if f.deserted {
-		return Result[V]{}, ErrClosed
+		return ErrClosed
 	}
-	return f.result, nil
+	*r = f.result
+	return nil
 }
 
-// take returns the offer of f, and ends the caller's waiting; f continues. If f has no
-// offer yet, ok is false and next is a channel that the coming offer closes. If the caller
-// may not take the offer, ok is false and next is nil.
-func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-chan struct{}, ok bool) {
+// take writes the offer of f to r, and ends the caller's waiting; f continues. If f has no
+// offer yet, taken is false and next is a channel that the coming offer closes. If the caller
+// may not take the offer, taken is false and next is nil.
+func (g *Group[K, V]) take(p Patience, f *Flight[K, V], r *Result[V]) (next <-chan struct{}, taken bool) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,14 +76,15 @@ func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-cha
 		if f.offers == nil {
 			f.offers = make(chan struct{})
 		}
-		return r, f.offers, false
+		return f.offers, false
 	}
 	if !p.Good(o.until, o.result.Tags, o.result.TagWatermark) {
-		return r, nil, false
+		return nil, false
 	}
 	f.kept = true
 	f.count(-1)
-	return o.result, nil, true
+	*r = o.result
+	return nil, true
 }
 
 // Offer makes r the offer of f, until some time: callers may take it instead of

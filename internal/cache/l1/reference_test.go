@@ -223,7 +223,9 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 	old, fits := m.ref.get(e.Key), m.ref.fits(m.c, e.Key, weight)
 	held, before, store := m.c.find(m.c.hash(e.Key), e.Key), m.c.Stats(), m.c.Set
 	if m.next%3 == 0 {
-		store = m.c.Offer
+		store = func(e *Entry[uint8, int], weight int64) ([]Removed[uint8, int], bool) {
+			return m.c.Offer(e, weight, int64(m.next%2)*m.c.Now())
+		}
 	}
 	removed, ok := store(e, weight)
 	if m.next%3 == 0 && !ok && fits && m.refused(held, removed, weight, before) {

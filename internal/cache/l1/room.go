@@ -120,6 +120,7 @@ type eviction struct {
 	at     evict.Standing // of the new entry
 	forced bool           // also if the shard is not crowded
 	keep   *evict.Head    // stays
+	lately int64          // see Offer
 }
 
 // evictOne takes one entry out of a shard, and returns the change for the totals of
@@ -128,7 +129,10 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 	if !how.forced && !c.crowded(s.held, d) {
 		return gone, change{}
 	}
-	now := c.clock.now()
+	now := how.lately
+	if now == 0 {
+		now = c.clock.now()
+	}
 	victim := s.order.Evict(how.at, how.keep, now)
 	if victim.Head == nil {
 		return gone, change{}

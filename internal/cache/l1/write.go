@@ -40,9 +40,11 @@ func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], o
 // Offer is Set for an entry that its caller can do without. If the key has no entry and the
 // cache has no room, the policy may prefer its entries to a heavy one: Offer then reports false,
 // and the policy remembers the key, so that it takes an entry that is offered often
-// enough. An entry of weight Pinned is never refused so.
-func (c *Cache[K, V]) Offer(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
-	gone, o := c.store(e, arrival{weight: weight, offered: true}, nil, false)
+// enough. An entry of weight Pinned is never refused so. lately is a time of this
+// cache's clock from before the call, by which evictions find expired entries; zero if the caller
+// has none.
+func (c *Cache[K, V]) Offer(e *Entry[K, V], weight, lately int64) (gone []Removed[K, V], ok bool) {
+	gone, o := c.store(e, arrival{weight: weight, offered: true, lately: lately}, nil, false)
 	return gone, o == Stored
 }
 
@@ -78,6 +80,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	}
 	if conditional || c.notify != nil || c.idle.Life != 0 {
 		a.now = c.clock.exact()
+		a.lately = a.now
 	}
 	var gone []removed
 	for {
@@ -248,6 +251,7 @@ type arrival struct {
 	hash   uint32
 	weight int64
 	now    int64
+	lately int64 // see Offer; now, if that is known
 	// admitted says that the policy has seen the arrival. at is its decision. The policy
 	// sees an arrival once, also if the arrival must wait for room.
 	admitted bool
@@ -303,7 +307,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
 	}
 	a.need, a.held = a.change(), nil
-	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil}, gone)
+	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil, a.lately}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -326,7 +330,7 @@ func (c *core) stored(s *shard, a *arrival) {
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	a.need, a.held = change{0, a.counted() - evict.Counted(s.order.Weight(held))}, held
-	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held}, gone)
+	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held, a.lately}, gone)
 	if !ok {
 		return gone, false
 	}
