@@ -161,13 +161,13 @@ func (l *Load) apply(o *call) {
 // hide it.
 type (
 	loadKey     struct{}
-	previousKey struct{ cache any }
+	previousKey struct{ cache *core }
 )
 
 // loadValues are the values that the context of a load, or of the write of an Update,
 // has for the functions of this package.
 type loadValues struct {
-	cache    any
+	cache    *core
 	previous any                  // a *V, which may be nil
 	load     atomic.Pointer[Load] // nil until it is asked for
 }
@@ -219,7 +219,7 @@ func (w *writeContext) Value(key any) any {
 // whether there was one. A Loader uses it to ask the origin whether the value has
 // changed, and returns ErrNotModified if not.
 func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
-	if p, _ := ctx.Value(previousKey{c}).(*V); p != nil {
+	if p, _ := ctx.Value(previousKey{&c.core}).(*V); p != nil {
 		return *p, true
 	}
 	return *new(V), false

@@ -56,7 +56,7 @@ func (l *loaderRun[K, V]) prepare(g *reads[K, V]) *loadContext {
 	if l.within = g.within; l.within == nil {
 		l.within = new(loadContext)
 	}
-	l.within.cache = g.c
+	l.within.cache = &g.c.core
 	if g.many == nil {
 		l.within.previous = l.reads[0].candidate.value
 	}

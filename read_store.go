@@ -40,9 +40,10 @@ type toStore[K comparable, V any] struct {
 func (g *reads[K, V]) store() {
 	open := g.unsettled()
 	var stores []toStore[K, V]
+	var s toStore[K, V]
 	for _, r := range open {
 		r.label()
-		if s, ok := r.keep(); ok {
+		if r.keep(&s) {
 			stores = append(stores, s)
 		}
 	}
@@ -79,27 +80,30 @@ func (r *read[K, V]) label() {
 	}
 }
 
-// keep makes entries for L1 of answers that need no store in L2, and returns how to
-// store the others there.
-func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
+// keep makes an entry for L1 of an answer that needs no store in L2. For any other answer it
+// reports true, and writes to s how L2 stores it.
+func (r *read[K, V]) keep(s *toStore[K, V]) (ok bool) {
 	res := &r.outcome.res
 	switch err := res.Err; {
 	case err == nil:
 		r.outcome.loaded, res.Note = true, noteOrigin
 		r.c.origin.Answered()
-		s, ok = r.keepValue(res.Value)
-		r.compare(s.put.Data)
-		return s, ok
+		var data []byte
+		if ok = r.keepValue(res.Value, s); ok {
+			data = s.put.Data
+		}
+		r.compare(data)
+		return ok
 	case isAnswer(err, ErrNotFound):
 		r.c.origin.Answered()
-		return r.keepNotFound(err)
+		return r.keepNotFound(err, s)
 	case r.candidate.value != nil && isAnswer(err, ErrNotModified):
 		*res = flight.Result[V]{Value: *r.candidate.value, Found: true, Note: noteOrigin, Tags: r.call.tags}
 		r.c.origin.Answered()
-		return r.keepCandidate()
+		return r.keepCandidate(s)
 	default:
 		r.loadFailed(err)
-		return s, false
+		return false
 	}
 }
 
@@ -126,26 +130,27 @@ func (r *read[K, V]) loadFailed(err error) {
 	}
 }
 
-// keepValue makes v an entry for L1, or returns how to store it in L2 before that.
-func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
-	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.outcome.ended}
-	if r.right.noStore || s.left <= 0 {
-		return s, false
+// keepValue makes v an entry for L1, or writes to s how to store it in L2 before that.
+func (r *read[K, V]) keepValue(v V, s *toStore[K, V]) (ok bool) {
+	life, loaded := r.c.life(&r.call), r.outcome.ended
+	if r.right.noStore || life <= 0 {
+		return false
 	}
 	lease := r.right.lease
 	if lease.Token == 0 {
-		r.keepLoaded(v, s.left, s.loaded, 0)
-		return s, false
+		r.keepLoaded(v, life, loaded, 0)
+		return false
 	}
 	data, err := r.seal(v, lease.Clock)
 	if err != nil {
 		r.c.notStored(r.f.Key, err)
-		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
-		return s, false
+		r.keepLoaded(v, life, loaded, remote.ID(lease.Token))
+		return false
 	}
-	left, kept := r.c.remoteLives(s.left, r.call.own)
-	s.put = remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead, Tags: r.call.tags}
-	return s, true
+	left, kept := r.c.remoteLives(life, r.call.own)
+	put := remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead, Tags: r.call.tags}
+	*s = toStore[K, V]{r: r, left: life, loaded: loaded, put: put}
+	return true
 }
 
 // remoteLives returns for how long a value is fresh in L2, and for how long it is kept
@@ -155,38 +160,38 @@ func (c *core) remoteLives(left time.Duration, own *expiry.Own) (fresh, kept tim
 }
 
 // keepNotFound makes "not found" a negative entry for L1, for as long as the call
-// or the load has said, or else for NotFoundTTL; or returns how to tell L2
+// or the load has said, or else for NotFoundTTL; or writes to s how to tell L2
 // before that. L2 drops the value that it holds then.
-func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
+func (r *read[K, V]) keepNotFound(err error, s *toStore[K, V]) (ok bool) {
 	left := r.c.lifeOfAbsent(&r.call)
 	if r.right.noStore {
-		return s, false
+		return false
 	}
-	s = toStore[K, V]{r: r, left: left, negative: true}
 	lease, drops := r.right.lease, r.candidate.id != 0 || r.call.skipRead
 	if lease.Token == 0 || left <= 0 && !drops {
-		s.keepNegative(err)
-		return s, false
+		r.keepNegative(err, left)
+		return false
 	}
 	there := max(0, min(left, maxRemoteLife))
-	s.put = remote.Put{Key: r.l2.Name, Fresh: there, Left: there, Lease: lease, Drops: drops, Tags: r.call.tags}
+	put := remote.Put{Key: r.l2.Name, Fresh: there, Left: there, Lease: lease, Drops: drops, Tags: r.call.tags}
 	if there > 0 {
-		s.put.Data = r.c.sealAbsent(r.l2.Name, r.call.tags, lease.Clock)
+		put.Data = r.c.sealAbsent(r.l2.Name, r.call.tags, lease.Clock)
 	}
-	return s, true
+	*s = toStore[K, V]{r: r, left: left, negative: true, put: put}
+	return true
 }
 
 // keepCandidate gives the candidate a new life. L2 is not sent the value again if
 // it holds that very value.
-func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
+func (r *read[K, V]) keepCandidate(s *toStore[K, V]) (ok bool) {
 	k := &r.candidate
 	left := r.c.life(&r.call)
 	if r.right.noStore || left <= 0 {
-		return s, false
+		return false
 	}
 	// The clock of tags is in the value itself, and so are its own lives.
 	if r.right.lease.Token == 0 || k.id == 0 || len(r.call.tags) > 0 || !k.own.Equal(r.call.own) {
-		return r.keepValue(*k.value)
+		return r.keepValue(*k.value, s)
 	}
 	loaded := r.outcome.ended
 	ctx, cancel := r.opContext()
@@ -196,13 +201,13 @@ func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
 	switch {
 	case !r.answered("extend", err):
 	case refused: // another value is held by now, or the lease is gone
-		return r.keepValue(*k.value)
+		return r.keepValue(*k.value, s)
 	default:
 		k.id = remote.ID(r.right.lease.Token)
 		r.right.lease.Token, r.right.used = 0, true
 	}
 	r.keepLoaded(*k.value, left, loaded, k.id)
-	return s, false
+	return false
 }
 
 // storeRemote stores answers in L2 in one round trip, under ctx and the leases of
@@ -275,16 +280,16 @@ func (s *toStore[K, V]) refused() {
 // keepHere makes the answer an entry for L1.
 func (s *toStore[K, V]) keepHere() {
 	if s.negative {
-		s.keepNegative(s.r.outcome.res.Err)
+		s.r.keepNegative(s.r.outcome.res.Err, s.left)
 		return
 	}
 	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token))
 }
 
-// keepNegative makes the answer err a negative entry for L1, if its life is positive.
-func (s *toStore[K, V]) keepNegative(err error) {
-	if s.left > 0 {
-		s.r.outcome.negative = s.r.absent(err, s.left, s.r.call.tags)
+// keepNegative makes the answer err a negative entry for L1, if its life left is positive.
+func (r *read[K, V]) keepNegative(err error, left time.Duration) {
+	if left > 0 {
+		r.outcome.negative = r.absent(err, left, r.call.tags)
 	}
 }
 

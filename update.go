@@ -33,7 +33,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 		defer func() { span.wrote(outer, err) }()
 	}
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {
-		within := &writeContext{Context: ctx, loadValues: loadValues{cache: c}}
+		within := &writeContext{Context: ctx, loadValues: loadValues{cache: &c.core}}
 		v, err := write(within)
 		applyLoad(within.load.Load(), &u.call, key)
 		return v, err

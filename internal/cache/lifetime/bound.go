@@ -23,10 +23,12 @@ type Bound struct {
 	deadlines *Deadlines // nil: no time
 	deadline
 
-	mu       sync.Mutex // guards below
-	returned bool
-	ended    bool
-	made     *made // nil until needed
+	// The bools lie beside one another, so that each load takes a word less of memory. listed
+	// belongs to deadlines, whose mutex guards it; mu guards the others and made.
+	listed, returned, ended bool
+
+	mu   sync.Mutex
+	made *made // nil until needed
 }
 
 // Work is told that it was not done in time.

@@ -34,7 +34,6 @@ type Deadlines struct {
 // deadline is the place of a Bound in the list.
 type deadline struct {
 	next, previous *Bound
-	listed         bool
 }
 
 // NewDeadlines returns a list for Bounds that each last for the duration after, and end
@@ -111,7 +110,7 @@ func (l *Deadlines) unlink(b *Bound) {
 	if l.young == b {
 		l.young = b.next
 	}
-	b.deadline = deadline{}
+	b.deadline, b.listed = deadline{}, false
 }
 
 // fire tells of overlong loads, ends loads past their time, and sets the timer for the

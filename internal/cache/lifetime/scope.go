@@ -20,11 +20,11 @@ type Scope struct {
 	values context.Context // its cancellation does not count
 
 	ended atomic.Bool // written under mu
+	known bool        // own has been asked for; guarded by mu
 
 	mu       sync.Mutex // guards below
-	known    bool       // own has been asked for
 	own      any        // nil if there is none, or from Finish on unless it is known
-	cause    error      // nil if the work was done
+	cause    *error     // nil if the work was done; a pointer, since each load has a Scope and few end with a cause
 	made     *madeScope
 	follower Follower
 }
@@ -63,7 +63,7 @@ func (s *Scope) Follow(f Follower) {
 	cause := s.cause
 	s.mu.Unlock()
 	if cause != nil {
-		f.Ended(cause)
+		f.Ended(*cause)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *Scope) over(cause error) Follower {
 		s.mu.Unlock()
 		return nil
 	}
-	s.cause = cause
+	s.cause = &cause
 	s.ended.Store(true)
 	m, f := s.made, s.follower
 	s.mu.Unlock()
@@ -118,7 +118,11 @@ func (s *Scope) context() context.Context {
 		s.made = new(madeScope)
 		s.made.Context, s.made.cancel = context.WithCancelCause(apart(s.values))
 		if s.ended.Load() {
-			s.made.cancel(s.cause)
+			var cause error
+			if s.cause != nil {
+				cause = *s.cause
+			}
+			s.made.cancel(cause)
 		}
 	}
 	return s.made.Context
