@@ -19,6 +19,7 @@ import (
 	goclient "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -215,8 +216,10 @@ func (s *spanned) judge(t *testing.T) {
 		if within, _ := labels(parent); name == "" || service != "shop" || name != within {
 			bad[fmt.Sprintf("%s of %q (%q) in %s", one.Name(), name, service, parent.Name())]++
 		}
-		// A batch goes on when the first of its reads has its value.
-		if over := parent.EndTime(); name == "users" && !over.IsZero() && one.StartTime().After(over) {
+		// A batch goes on when the first of its reads has its value, and a write whose time is over
+		// goes on without its caller.
+		over, failed := parent.EndTime(), parent.Status().Code == codes.Error
+		if name == "users" && !failed && !over.IsZero() && one.StartTime().After(over) {
 			bad[fmt.Sprintf("%s in %s after its end", one.Name(), parent.Name())]++
 		}
 	}
