@@ -199,6 +199,19 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 	return leases, err
 }
 
+// again is one more attempt at what is pending.
+func (s *Store) again(ctx context.Context, a retry.Attempt) error {
+	switch {
+	case a.All:
+		return s.dropAllOnce(ctx, a.Soft)
+	case len(a.Tags) > 0:
+		return s.dropTagsOnce(ctx, a.Tags, a.Soft)
+	case len(a.Drops) > 0:
+		return s.dropAgain(ctx, a.Drops)
+	}
+	return putNothing(ctx, s, a.Puts)
+}
+
 // dropAgain is one more attempt at pending drops, even while the breaker is
 // open. A key too long for L2 is announced only.
 func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {

@@ -126,13 +126,10 @@ func New(o Options) *Store {
 		fleet = retry.Fleet{ServerOf: s.guards.serverOf, DropAllOf: s.dropAllOf}
 	}
 	s.pending = retry.New(retry.Options{
-		Drop:     s.dropAgain,
-		DropTags: s.dropTagsOnce,
-		DropAll:  s.dropAllOnce,
-		Put:      func(ctx context.Context, puts []remote.Put) error { return putNothing(ctx, s, puts) },
-		Fleet:    fleet,
-		Timeout:  o.Timeout,
-		MaxKeys:  o.MaxPending,
+		Do:      s.again,
+		Fleet:   fleet,
+		Timeout: o.Timeout,
+		MaxKeys: o.MaxPending,
 	})
 	return s
 }

@@ -123,18 +123,18 @@ func (q *Queue) attempt() (confirmed, again bool) {
 	var err error
 	switch {
 	case w.all != nil:
-		err = q.o.DropAll(ctx, w.soft)
+		err = q.o.Do(ctx, Attempt{All: true, Soft: w.soft})
 		if servers := Untold(err); servers != nil && q.o.Fleet.DropAllOf != nil {
 			q.narrow(&w, servers)
 		}
 	case w.server != "":
 		err = q.o.Fleet.DropAllOf(ctx, w.server, w.soft)
 	case len(w.tags) > 0:
-		err = q.o.DropTags(ctx, w.tags, w.soft)
+		err = q.o.Do(ctx, Attempt{Tags: w.tags, Soft: w.soft})
 	case len(w.drops) > 0:
-		err = q.o.Drop(ctx, w.drops)
+		err = q.o.Do(ctx, Attempt{Drops: w.drops})
 	case len(w.puts) > 0:
-		err = q.o.Put(ctx, w.puts)
+		err = q.o.Do(ctx, Attempt{Puts: w.puts})
 	default:
 		return false, false
 	}

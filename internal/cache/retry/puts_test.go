@@ -18,8 +18,8 @@ func TestPutOfNothingIsTriedUntilItIsDone(t *testing.T) {
 		s := &target{drops: map[string]remote.Drop{}, down: true}
 		puts := map[string]remote.Put{}
 		q := retry.New(retry.Options{
-			Drop: s.drop, DropTags: s.dropTags, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 100,
-			Put: func(_ context.Context, ps []remote.Put) error {
+			Timeout: time.Second, MaxKeys: 100,
+			Do: each{keys: s.drop, tags: s.dropTags, all: s.dropAll, puts: func(_ context.Context, ps []remote.Put) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if s.down {
@@ -29,7 +29,7 @@ func TestPutOfNothingIsTriedUntilItIsDone(t *testing.T) {
 					puts[p.Key] = p
 				}
 				return nil
-			},
+			}}.do,
 		})
 		nothing := func(key string, token uint64) []remote.Put {
 			return []remote.Put{{Key: key, Lease: remote.Lease{Token: token, Quiet: true}}}

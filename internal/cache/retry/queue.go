@@ -22,12 +22,8 @@ import (
 
 // Options configure a Queue. All fields but Fleet are required.
 type Options struct {
-	// Drop, DropTags and DropAll carry out and announce drops.
-	Drop     func(ctx context.Context, d []remote.Drop) error
-	DropTags func(ctx context.Context, tags []string, soft bool) error
-	DropAll  func(ctx context.Context, soft bool) error
-	// Put carries out puts of nothing, and announces them.
-	Put func(ctx context.Context, p []remote.Put) error
+	// Do carries out an attempt, and announces it.
+	Do func(ctx context.Context, a Attempt) error
 	// Timeout bounds each attempt.
 	Timeout time.Duration
 	// MaxKeys is the largest number of keys and tags pending one by one.
@@ -35,6 +31,16 @@ type Options struct {
 	// Fleet tells a queue of a tier over several servers. If only some of these
 	// confirm a drop of everything, it is pending for the keys of the others.
 	Fleet Fleet
+}
+
+// Attempt is what a tier is asked for at once: a drop of everything, or else drops of tags, or of
+// keys, or puts of nothing.
+type Attempt struct {
+	All   bool
+	Tags  []string
+	Soft  bool // of All and of Tags
+	Drops []remote.Drop
+	Puts  []remote.Put
 }
 
 // Fleet tells a queue of a tier over several servers; see [remote.Fleet].

@@ -89,9 +89,29 @@ func giveUp(q *retry.Queue) {
 	q.Close(ctx)
 }
 
+// each carries out attempts by a function for each kind.
+type each struct {
+	keys func(context.Context, []remote.Drop) error
+	tags func(context.Context, []string, bool) error
+	all  func(context.Context, bool) error
+	puts func(context.Context, []remote.Put) error
+}
+
+func (e each) do(ctx context.Context, a retry.Attempt) error {
+	switch {
+	case a.All:
+		return e.all(ctx, a.Soft)
+	case len(a.Tags) > 0:
+		return e.tags(ctx, a.Tags, a.Soft)
+	case len(a.Drops) > 0:
+		return e.keys(ctx, a.Drops)
+	}
+	return e.puts(ctx, a.Puts)
+}
+
 func newQueue(s *target) *retry.Queue {
 	s.drops = map[string]remote.Drop{}
-	return retry.New(retry.Options{Drop: s.drop, DropTags: s.dropTags, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000})
+	return retry.New(retry.Options{Do: each{keys: s.drop, tags: s.dropTags, all: s.dropAll}.do, Timeout: time.Second, MaxKeys: 1000})
 }
 
 func TestPendingDropBlocksItsKeyUntilItIsCarriedOut(t *testing.T) {
@@ -183,7 +203,7 @@ func TestDropThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
 			s := &target{drops: map[string]remote.Drop{}}
 			bad := errors.New("not this one")
 			q := retry.New(retry.Options{
-				Drop: func(ctx context.Context, ds []remote.Drop) error {
+				Do: each{keys: func(ctx context.Context, ds []remote.Drop) error {
 					for _, d := range ds {
 						if d.Key == "stuck" {
 							return bad
@@ -191,15 +211,15 @@ func TestDropThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
 					}
 					return s.drop(ctx, ds)
 				},
-				DropTags: func(ctx context.Context, tags []string, soft bool) error {
-					for _, tag := range tags {
-						if tag == "stuck" {
-							return bad
+					tags: func(ctx context.Context, tags []string, soft bool) error {
+						for _, tag := range tags {
+							if tag == "stuck" {
+								return bad
+							}
 						}
-					}
-					return s.dropTags(ctx, tags, soft)
-				},
-				DropAll: func(ctx context.Context, soft bool) error { return bad },
+						return s.dropTags(ctx, tags, soft)
+					},
+					all: func(ctx context.Context, soft bool) error { return bad }}.do,
 				Timeout: time.Second, MaxKeys: 1000,
 			})
 			defer giveUp(q)
@@ -254,14 +274,14 @@ func TestDropThatGotStrongerDuringAnAttemptIsTriedAgain(t *testing.T) {
 		var q *retry.Queue
 		first := true
 		q = retry.New(retry.Options{
-			Drop: func(ctx context.Context, d []remote.Drop) error {
+			Do: each{keys: func(ctx context.Context, d []remote.Drop) error {
 				if first { // meanwhile the expired key is invalidated
 					first = false
 					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
 				}
 				return s.drop(ctx, d)
 			},
-			DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 10,
+				all: s.dropAll}.do, Timeout: time.Second, MaxKeys: 10,
 		})
 		s.drops = map[string]remote.Drop{}
 		defer giveUp(q)
@@ -280,13 +300,12 @@ func TestDropThatComesDuringADropOfEverythingIsNotLost(t *testing.T) {
 		var q *retry.Queue
 		all := 0
 		q = retry.New(retry.Options{
-			Drop: s.drop,
-			DropAll: func(context.Context, bool) error {
+			Do: each{keys: s.drop, all: func(context.Context, bool) error {
 				if all++; all == 1 {
 					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
 				}
 				return nil
-			},
+			}}.do,
 			Timeout: time.Second, MaxKeys: 10,
 		})
 		defer giveUp(q)
