@@ -135,8 +135,8 @@ func (r *read[K, V]) remembers(err error) bool {
 	return true
 }
 
-// absent returns the negative entry of a key that the origin does not have. It lives for left. tags
-// are the tags of the answer.
+// absent returns the negative entry of a key that the origin does not have. It lives for left; it is
+// nil if left is not positive. tags are the tags of the answer.
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, local.Negative] {
 	return r.c.near.NewNegative(r.f.Key, err, left, r.stamps(tags, nil))
 }

@@ -187,7 +187,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		watermark := c.generation.TagWatermark()
 		patience := c.patience(soft, watermark)
 		patience.Registered = o.registered
-		p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o), r)
+		p, err = c.flights.Do(ctx, patience, key, kind, c.leader(load, o), r)
 		ofL1 := o.noMemory && r.Note&noteTier == noteL1
 		if p != flight.Joined || err != nil || !ofL1 && !c.outdated(r, watermark) {
 			return p, err
@@ -202,7 +202,7 @@ func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call, r *flight.
 	l := c.leader(nil, &call{wants: wants{noMemory: o.noMemory}})
 	l.beside = true
 	since := c.generation.TagWatermark()
-	p, err = c.flights.DoSoftly(ctx, flight.Patience{}, key, flight.Read, l, r)
+	p, err = c.flights.Do(ctx, flight.Patience{}, key, flight.Read, l, r)
 	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(r, since))
 	if p == flight.Led && l.again && !ok {
 		<-ctx.Done() // its time is over: the connection may have seen that first

@@ -195,8 +195,10 @@ func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (lande
 	l.reads.begin(&l.read, ctx, f)
 	l.read.beside = l.beside
 	l.reads.ctx, l.reads.all = ctx, append(l.one[:0], &l.read)
-	if l.read.isNews() {
-		return false
+	if c := l.reads.c; !c.l2.HasTier() && l.read.goesOn() {
+		if e, _ := c.memory.Peek(f.Key); e == nil {
+			return false // as most misses without L2: there is nothing to look up
+		}
 	}
 	landed = len(l.reads.lookUp()) > 0
 	l.again = !landed && l2.Over(ctx)
@@ -306,7 +308,15 @@ func (g *reads[K, V]) slot() (release func(), ok bool) {
 	if g.c.o.Limits.MaxLoads <= 0 {
 		return nothing, true
 	}
-	release, err := g.queue()
+	var urgent <-chan struct{}
+	var gone <-chan bool
+	if g.batch != nil {
+		urgent, gone = g.batch.Urgent(), g.batch.Gone(g.flights())
+	} else {
+		f := g.all[0].f
+		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f)
+	}
+	release, err := g.c.loads.Acquire(g.ctx, g.call.refresh, urgent, gone)
 	if err != nil {
 		for _, r := range g.unsettled() {
 			r.noSlot(err)
@@ -324,19 +334,6 @@ func (g *reads[K, V]) flights() iter.Seq[*flight.Flight[K, V]] {
 			}
 		}
 	}
-}
-
-// queue waits for a slot.
-func (g *reads[K, V]) queue() (release func(), err error) {
-	var urgent <-chan struct{}
-	var gone <-chan bool
-	if g.batch != nil {
-		urgent, gone = g.batch.Urgent(), g.batch.Gone(g.flights())
-	} else {
-		f := g.all[0].f
-		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f)
-	}
-	return g.c.loads.Acquire(g.ctx, g.call.refresh, urgent, gone)
 }
 
 // noSlot settles a read that got no slot: its flight was cancelled in the queue,

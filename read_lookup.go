@@ -267,16 +267,6 @@ func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []s
 	}
 }
 
-// isNews reports whether there is nothing to look up: the read has a Loader, and the cache has no L2
-// and knows nothing of the key. So it is with most misses without L2, and quicker than a look-up.
-func (r *read[K, V]) isNews() bool {
-	if r.c.l2.HasTier() || !r.goesOn() {
-		return false
-	}
-	e, _ := r.c.memory.Peek(r.f.Key)
-	return e == nil || r.call.noMemory
-}
-
 // goesOn reports whether stopHere has nothing to do, as in most cases.
 func (r *read[K, V]) goesOn() bool { return r.loads && r.c.near.Negatives.Len() == 0 }
 

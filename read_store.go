@@ -169,7 +169,7 @@ func (r *read[K, V]) keepNotFound(err error, s *toStore[K, V]) (ok bool) {
 	}
 	lease, drops := r.right.lease, r.candidate.id != 0 || r.call.skipRead
 	if lease.Token == 0 || left <= 0 && !drops {
-		r.keepNegative(err, left)
+		r.outcome.negative = r.absent(err, left, r.call.tags)
 		return false
 	}
 	there := max(0, min(left, maxRemoteLife))
@@ -280,17 +280,10 @@ func (s *toStore[K, V]) refused() {
 // keepHere makes the answer an entry for L1.
 func (s *toStore[K, V]) keepHere() {
 	if s.negative {
-		s.r.keepNegative(s.r.outcome.res.Err, s.left)
+		s.r.outcome.negative = s.r.absent(s.r.outcome.res.Err, s.left, s.r.call.tags)
 		return
 	}
 	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token))
-}
-
-// keepNegative makes the answer err a negative entry for L1, if its life left is positive.
-func (r *read[K, V]) keepNegative(err error, left time.Duration) {
-	if left > 0 {
-		r.outcome.negative = r.absent(err, left, r.call.tags)
-	}
 }
 
 // keepLoaded makes v an entry for L1. Its life began at loaded, the time of its load. A

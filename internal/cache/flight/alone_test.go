@@ -26,13 +26,13 @@ func TestFlightIsAloneUnlessAnotherCallerHasSeenIt(t *testing.T) {
 			var alone bool
 			land := func(f *keyFlight) { g.Land(f, &flight.Result[int]{Found: true}, nil) }
 			first := func(_ context.Context, f *keyFlight) bool {
-				go g.Do(context.Background(), c.key, c.kind, lead{then: land})
+				go do(context.Background(), g, c.key, c.kind, lead{then: land})
 				time.Sleep(time.Second)
 				land(f)
 				alone = f.Reuse()
 				return true
 			}
-			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{first: first})
+			_, _, err := do(t.Context(), g, "k", flight.Load, lead{first: first})
 			must(t, err)
 			if synctest.Wait(); alone != c.alone {
 				t.Errorf("%s: alone is %t, want %t", name, alone, c.alone)

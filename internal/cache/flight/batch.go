@@ -258,7 +258,7 @@ func (b *Batch[K, V]) waitForAll(ctx context.Context, f *Flight[K, V], r *Result
 	return ctx.Err()
 }
 
-// Wait waits for one of the batch's flights, as the callers of [Group.DoSoftly] do.
+// Wait waits for one of the batch's flights, as the callers of [Group.Do] do.
 func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (r Result[V], err error) {
 	if f.batch == b && b.waitsForAll() {
 		err = b.waitForAll(ctx, f, &r)

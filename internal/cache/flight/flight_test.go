@@ -58,8 +58,14 @@ func (l lead) Release()                                     {}
 func (l lead) Flight() *keyFlight                           { return new(keyFlight) }
 func (l lead) Scope() *lifetime.Scope                       { return new(lifetime.Scope) }
 
+// do is Do of a caller that waits for its result, however long that takes.
+func do[V any](ctx context.Context, g *flight.Group[string, V], key string, kind flight.Kind, l flight.Leader[string, V]) (r flight.Result[V], p flight.Part, err error) {
+	p, err = g.Do(ctx, flight.Patience{}, key, kind, l, &r)
+	return r, p, err
+}
+
 func get(ctx context.Context, g *group, key string, run func(*keyFlight)) (int, error) {
-	r, _, err := g.Do(ctx, key, flight.Load, lead{then: run})
+	r, _, err := do(ctx, g, key, flight.Load, lead{then: run})
 	return r.Value, errors.Join(err, r.Err)
 }
 
@@ -633,7 +639,7 @@ func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 func TestFirstLookNeedsNoGoroutine(t *testing.T) {
 	g := newGroup(t)
 	var goroutine bool
-	r, part, err := g.Do(t.Context(), "k", flight.Load, lead{
+	r, part, err := do(t.Context(), g, "k", flight.Load, lead{
 		first: func(ctx context.Context, f *keyFlight) bool {
 			if ctx != t.Context() {
 				t.Error("not the caller's context")
@@ -658,7 +664,7 @@ func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
 		defer cancel()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, _, err := g.Do(ctx, "k", flight.Load, lead{
+			_, _, err := do(ctx, g, "k", flight.Load, lead{
 				first: func(ctx context.Context, _ *keyFlight) bool { <-ctx.Done(); return false },
 				then:  bring(g, 1, time.Second, nil),
 			})
@@ -679,7 +685,7 @@ func TestCloseDuringTheFirstLookCancelsTheFlight(t *testing.T) {
 		g := newGroup(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{
+			_, _, err := do(t.Context(), g, "k", flight.Load, lead{
 				first: func(context.Context, *keyFlight) bool { time.Sleep(time.Second); return false },
 				then: func(f *keyFlight) {
 					<-f.Context().Done()

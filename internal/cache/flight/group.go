@@ -140,20 +140,13 @@ const (
 	Joined
 )
 
-// Do gets key through its flight of that kind: it joins the flight under way, or
-// registers one and leads it. If First lands the flight, Do costs neither a goroutine
-// nor a context.
+// Do gets key through its flight of that kind for a caller with some patience, and writes the
+// result to r: it joins the flight under way, or registers one and leads it. If First lands the
+// flight, Do costs neither a goroutine nor a context.
 //
-// It returns ErrClosed if the group is closed, ErrRecursive if the flight waits for
+// It returns, and leaves r alone, ErrClosed if the group is closed, ErrRecursive if the flight waits for
 // the load to which ctx belongs, and ctx.Err() if ctx ends first.
-func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
-	p, err = g.DoSoftly(ctx, Patience{}, key, kind, l, &r)
-	return r, p, err
-}
-
-// DoSoftly is Do for a caller with limited patience. It writes the result to r, unless it returns
-// an error.
-func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V], r *Result[V]) (p Part, err error) {
+func (g *Group[K, V]) Do(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V], r *Result[V]) (p Part, err error) {
 	n := from(ctx)
 	f, p, err := g.register(caller{ctx, n}, key, kind, l)
 	if p != Led {

@@ -15,7 +15,7 @@ import (
 // reload asks for a reload that brings v. Its load begins after the time prepares, and lasts for
 // the time takes.
 func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64) (int, error) {
-	r, _, err := g.Do(context.Background(), "k", flight.Reload, lead{then: func(f *keyFlight) {
+	r, _, err := do(context.Background(), g, "k", flight.Reload, lead{then: func(f *keyFlight) {
 		time.Sleep(prepares)
 		current := g.Start(f)
 		time.Sleep(takes)
@@ -95,7 +95,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 					var wg sync.WaitGroup
 					wg.Go(func() {
 						var current, stored bool
-						_, _, err := g.Do(t.Context(), "k", flight.Reload, lead{then: func(f *keyFlight) {
+						_, _, err := do(t.Context(), g, "k", flight.Reload, lead{then: func(f *keyFlight) {
 							time.Sleep(time.Until(begin.Add(2 * time.Second)))
 							current = g.Start(f)
 							time.Sleep(time.Second)
@@ -127,7 +127,7 @@ func TestReloadWithoutCallersLeavesTheQueueFree(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, _, err := g.Do(ctx, "k", flight.Reload, lead{then: func(f *keyFlight) {
+		_, _, err := do(ctx, g, "k", flight.Reload, lead{then: func(f *keyFlight) {
 			g.Land(f, &flight.Result[int]{Err: context.Cause(f.Context())}, nil)
 		}})
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -46,7 +46,7 @@ func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
 			get(ctx, g, "key", nil)
 		}},
 		"reload behind it": {apart: func(ctx context.Context, g *group) {
-			g.Do(ctx, "key", flight.Reload, lead{then: func(f *keyFlight) { land(g, f) }})
+			do(ctx, g, "key", flight.Reload, lead{then: func(f *keyFlight) { land(g, f) }})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
 					time.Sleep(time.Second)
 					land(g, f)
 				}
-				got, _, err := g.Do(t.Context(), "key", flight.Load, r)
+				got, _, err := do(t.Context(), g, "key", flight.Load, r)
 				if synctest.Wait(); got.Value != 1 || err != nil || !r.released || r.reusable != c.again {
 					t.Errorf("%v, %v, released %v, reusable %v, want %v", got.Value, err, r.released, r.reusable, c.again)
 				}
@@ -89,7 +89,7 @@ func TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne(t *testing.T) {
 			if i == 2 {
 				ctx = t.Context()
 			}
-			got, _, err := g.Do(ctx, "key", flight.Load, r)
+			got, _, err := do(ctx, g, "key", flight.Load, r)
 			if left := err != nil; left != (i < 2) || !left && got.Value != 2 {
 				t.Errorf("flight %d: %v, %v", i, got.Value, err)
 			}

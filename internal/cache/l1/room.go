@@ -120,7 +120,7 @@ type eviction struct {
 	at     evict.Standing // of the new entry
 	forced bool           // also if the shard is not crowded
 	keep   *evict.Head    // stays
-	lately int64          // see Offer
+	now    int64          // zero: the clock is asked
 }
 
 // evictOne takes one entry out of a shard, and returns the change for the totals of
@@ -129,7 +129,7 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 	if !how.forced && !c.crowded(s.held, d) {
 		return gone, change{}
 	}
-	now := how.lately
+	now := how.now
 	if now == 0 {
 		now = c.clock.now()
 	}

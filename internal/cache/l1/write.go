@@ -44,7 +44,7 @@ func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], o
 // cache's clock from before the call, by which evictions find expired entries; zero if the caller
 // has none.
 func (c *Cache[K, V]) Offer(e *Entry[K, V], weight, lately int64) (gone []Removed[K, V], ok bool) {
-	gone, o := c.store(e, arrival{weight: weight, offered: true, lately: lately}, nil, false)
+	gone, o := c.store(e, arrival{weight: weight, offered: true, now: lately}, nil, false)
 	return gone, o == Stored
 }
 
@@ -80,7 +80,6 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	}
 	if conditional || c.notify != nil || c.idle.Life != 0 {
 		a.now = c.clock.exact()
-		a.lately = a.now
 	}
 	var gone []removed
 	for {
@@ -250,8 +249,7 @@ type arrival struct {
 	head   *evict.Head
 	hash   uint32
 	weight int64
-	now    int64
-	lately int64 // see Offer; now, if that is known
+	now    int64 // exact if anything but an eviction depends on it; see Offer
 	// admitted says that the policy has seen the arrival. at is its decision. The policy
 	// sees an arrival once, also if the arrival must wait for room.
 	admitted bool
@@ -307,7 +305,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
 	}
 	a.need, a.held = a.change(), nil
-	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil, a.lately}, gone)
+	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil, a.now}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -330,7 +328,7 @@ func (c *core) stored(s *shard, a *arrival) {
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	a.need, a.held = change{0, a.counted() - evict.Counted(s.order.Weight(held))}, held
-	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held, a.lately}, gone)
+	gone, ok := c.room(s, a, eviction{evict.Standing{}, a.forced, held, a.now}, gone)
 	if !ok {
 		return gone, false
 	}

@@ -199,28 +199,23 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 	return leases, err
 }
 
-// again is one more attempt at what is pending.
+// again is one more attempt at what is pending, even while the breaker is open. A key too long for
+// L2 is announced only.
 func (s *Store) again(ctx context.Context, a retry.Attempt) error {
 	switch {
 	case a.All:
 		return s.dropAllOnce(ctx, a.Soft)
 	case len(a.Tags) > 0:
 		return s.dropTagsOnce(ctx, a.Tags, a.Soft)
-	case len(a.Drops) > 0:
-		return s.dropAgain(ctx, a.Drops)
+	case len(a.Puts) > 0:
+		return putNothing(ctx, s, a.Puts)
 	}
-	return putNothing(ctx, s, a.Puts)
-}
-
-// dropAgain is one more attempt at pending drops, even while the breaker is
-// open. A key too long for L2 is announced only.
-func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
-	_, err := s.dropOnce(ctx, drops, never)
-	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
+	_, err := s.dropOnce(ctx, a.Drops, never)
+	if len(a.Drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
 		return err // several keys are tried one by one later
 	}
 	if s.o.Bus != nil {
-		return s.o.Bus.Publish(ctx, s.messages(drops))
+		return s.o.Bus.Publish(ctx, s.messages(a.Drops))
 	}
 	return nil
 }

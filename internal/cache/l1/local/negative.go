@@ -111,8 +111,11 @@ func (s *Store[K, V]) Failures(key K) int {
 }
 
 // NewNegative returns the negative entry of a key that the origin does not have. It lives
-// for the duration left. The Stamps in from were taken before the origin was asked.
+// for the duration left; without one it is nil. The Stamps in from were taken before the origin was asked.
 func (s *Store[K, V]) NewNegative(key K, err error, left time.Duration, from Stamps) *l1.Entry[K, Negative] {
+	if left <= 0 {
+		return nil
+	}
 	dead := l1.After(s.Values.Now(), min(left, s.Longest(nil)))
 	n := Negative{Err: err, NotFound: true, Fresh: dead, Stamp: from.Generation, Traits: NewTraits(from.Tags, from.TagGeneration, nil)}
 	return l1.NewEntry(s.Negatives, key, n, dead)
