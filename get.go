@@ -61,8 +61,8 @@ func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now in
 	if v, found, known := c.getNear(ctx, key, e, now, &o); known {
 		return v, found
 	}
-	r, err := c.fly(ctx, key, flight.Read, nil, &o)
-	if err != nil || r.Err != nil || !r.Found {
+	var r flight.Result[V]
+	if err := c.fly(ctx, key, flight.Read, nil, &o, &r); err != nil || r.Err != nil || !r.Found {
 		return *new(V), false
 	}
 	if r.Note&noteStale != 0 {
@@ -217,7 +217,8 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 	fly := func(found func()) {
 		// From then on its flight says that it runs, unless the flight is obsolete.
 		o.registered = found
-		_, _ = c.fly(ctx, key, flight.Load, load, &o)
+		var r flight.Result[V]
+		_ = c.fly(ctx, key, flight.Load, load, &o, &r)
 	}
 	room = c.background.Run(key, fly)
 	if !room {

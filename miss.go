@@ -22,11 +22,11 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *cal
 			return c.overloaded(ctx, key, o)
 		}
 	}
-	r, err := c.fly(ctx, key, flight.Load, load, o)
-	if err != nil {
+	var r flight.Result[V]
+	if err := c.fly(ctx, key, flight.Load, load, o, &r); err != nil {
 		return r.Value, err
 	}
-	return c.answer(key, r)
+	return c.answer(key, &r)
 }
 
 // loader returns load, or the loader of the Options if load is nil. It notes in o if the
@@ -43,7 +43,7 @@ func (c *Cache[K, V]) loader(load Loader[K, V], o *call) Loader[K, V] {
 }
 
 // answer returns a flight's result as callers get it.
-func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
+func (c *Cache[K, V]) answer(key K, r *flight.Result[V]) (V, error) {
 	if r.Err != nil {
 		return *new(V), c.wrap(key, r.Err)
 	}
@@ -102,16 +102,16 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 	return p
 }
 
-// fly gets key through a flight of that kind, within a span of its own.
-func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], err error) {
+// fly gets key through a flight of that kind, within a span of its own. It writes the result to r.
+func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) error {
 	if c.o.Tracer == nil {
-		_, err = c.flyUntraced(ctx, key, kind, load, o, &r)
-		return r, err
+		_, err := c.flyUntraced(ctx, key, kind, load, o, r)
+		return err
 	}
 	within, span := c.beginRead(ctx, o, keyOf(&c.core, key), 1)
-	part, err := c.flyUntraced(within, key, kind, load, o, &r)
-	span.finish(readEnd(ctx, &r, part == flight.Joined, err))
-	return r, err
+	part, err := c.flyUntraced(within, key, kind, load, o, r)
+	span.finish(readEnd(ctx, r, part == flight.Joined, err))
+	return err
 }
 
 // flyUntraced is fly without the span. A Get that may not ask L2 is turned away: its caller has

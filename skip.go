@@ -27,14 +27,14 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from
 		}
 	}
 	o.skipRead = true
-	r, err := c.fly(ctx, key, flight.Reload, load, &o)
-	if err != nil {
+	var r flight.Result[V]
+	if err := c.fly(ctx, key, flight.Reload, load, &o, &r); err != nil {
 		return v, err
 	}
 	if r.Instead != nil { // a stale value is for callers that joined
 		return v, c.wrap(key, r.Instead)
 	}
-	return c.answer(key, r)
+	return c.answer(key, &r)
 }
 
 // prepareReload leaves the look-up in L2 to the question for the lease: the answer

@@ -17,11 +17,17 @@ var Units = [...]int64{1, 1e3, 1e6, 1e9} // read-only
 
 // SpanOf returns the longest Span up to ns nanoseconds; zero if ns is negative.
 func SpanOf(ns int64) Span {
-	ns = max(ns, 0)
-	for i, unit := range Units {
-		if n := ns / unit; n <= SpanMask {
-			return Span(i<<SpanBits) | Span(n)
-		}
+	// Written out, since a division by a variable takes ten times as long as one by a constant:
+	// 1 of 100 ns of a miss.
+	switch ns = max(ns, 0); {
+	case ns <= SpanMask:
+		return Span(ns)
+	case ns/1e3 <= SpanMask:
+		return 1<<SpanBits | Span(ns/1e3)
+	case ns/1e6 <= SpanMask:
+		return 2<<SpanBits | Span(ns/1e6)
+	case ns/1e9 <= SpanMask:
+		return 3<<SpanBits | Span(ns/1e9)
 	}
 	return ^Span(0)
 }
