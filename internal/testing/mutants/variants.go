@@ -312,7 +312,7 @@ var position = regexp.MustCompile(`(?m)^([^\s:]+\.go):(\d+):`)
 // compile compiles packages of a module, and returns the bugs whose lines have errors, 0 for other lines, and
 // what the compiler has printed.
 func compile(root, module string, folders []string, lines map[string][]int) (bugs []int, printed string) {
-	args := []string{"build", "-gcflags=-e"}
+	args := []string{"build", "-o", os.DevNull, "-gcflags=-e"} // a lone command would become a file, under the name of its folder
 	for _, dir := range folders {
 		dir, _ = filepath.Rel(module, dir)
 		args = append(args, "./"+filepath.ToSlash(dir))
