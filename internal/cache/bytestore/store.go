@@ -147,16 +147,13 @@ const mostRounds = 1000
 
 // free frees memory of shards in turn, and reports whether need bytes are free.
 func (c *Store) free(need int) bool {
-	// A chunk that is read again and again leaves after three laps.
-	for range 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) {
+	for range c.turns() {
 		if c.room.Load() >= int64(need) {
 			return true
 		}
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
 		s.mu.Lock()
-		s.sweep(c, false)
-		s.giveSpare(c)
-		s.shrinkIndex(c)
+		s.makeRoom(c)
 		s.mu.Unlock()
 	}
 	return c.room.Load() >= int64(need)
@@ -252,6 +249,37 @@ func (c *Store) Resize(budget int64) error {
 	}
 	return nil
 }
+
+// Usage returns the number of entries, the memory that the store takes, and the hits since it was made.
+func (c *Store) Usage() (entries, units int64, hits uint64) {
+	for i := range c.shards {
+		hits += c.shards[i].hits.Load()
+	}
+	return int64(c.Len()), c.Bytes(), hits
+}
+
+// Shed lets entries go until so much memory is free, or nothing is left, and returns how many
+// entries made room, and how much memory that is. The budget stays. The garbage collector gives the
+// memory back.
+func (c *Store) Shed(units int64) (entries, shed int64) {
+	for range c.turns() {
+		if shed >= units {
+			break
+		}
+		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
+		s.mu.Lock()
+		before, evicted := s.memory(), s.evicted
+		s.makeRoom(c)
+		entries += int64(s.evicted - evicted)
+		shed += before - s.memory()
+		s.mu.Unlock()
+	}
+	return entries, shed
+}
+
+// turns is the number of turns of shards that empty a store. A chunk that is read again and again leaves
+// after three laps.
+func (c *Store) turns() int { return 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) }
 
 func (c *Store) shard(hash uint64) *shard { return &c.shards[hash>>c.shift] }
 

@@ -253,6 +253,8 @@ type rest struct {
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
+	// shed says that Shed was called: from then on the policy is told that the cache is full.
+	shed atomic.Bool
 }
 
 // bound returns n, at most most, or Forever if n is zero or less: no bound.
@@ -362,9 +364,9 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 		if n >= most {
 			return gone, false
 		}
-		var evicted int
-		if gone, evicted = c.slice(d, keep, gone); evicted > 0 {
-			n += evicted
+		var less change
+		if gone, less = c.slice(d, keep, gone); less.entries < 0 {
+			n -= int(less.entries)
 			continue
 		}
 		if c.rest.lowering.Load() && c.pinned.Load() > 0 {
@@ -376,8 +378,8 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 }
 
 // slice evicts entries from the shard that holds the most, or from the next shard with
-// any to evict, and returns their number.
-func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+// any to evict, and returns the change of the totals.
+func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, less change) {
 	first, most := 0, int64(-1)
 	// The counts are read without the locks of the shards: the choice need not be exact.
 	for i := range c.shards {
@@ -390,21 +392,21 @@ func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n
 		}
 	}
 	for i := range c.shards {
-		if gone, n = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); n > 0 {
-			return gone, n
+		if gone, less = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); less.entries < 0 {
+			break
 		}
 	}
-	return gone, 0
+	return gone, less
 }
 
 // sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
-func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, sum change) {
 	in := int64(c.inUse())
 	part := func(n int64) int64 { return (n + in - 1) / in }
 	d = change{part(d.entries), part(d.weight)}
 	s.mu.Lock()
 	defer s.unlock()
-	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
+	for -sum.entries < sliceEntries && (d.entries > 0 || d.weight > 0) {
 		var less change
 		if gone, less = c.evictOne(s, change{}, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
 			break
@@ -416,9 +418,10 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 		c.release(less)
 		d.entries += less.entries
 		d.weight += less.weight
-		n++
+		sum.entries += less.entries
+		sum.weight += less.weight
 	}
-	return gone, n
+	return gone, sum
 }
 
 // settleStore evicts some entries, for a store of keep, and leaves the rest to the

@@ -187,3 +187,43 @@ func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 	}
 	return dead, true
 }
+
+// Usage returns the number of entries, their units, by which Shed counts, and the hits since the
+// cache was made. A unit is one of weight if the weight is bounded, and else an entry. Pinned
+// entries have no units.
+func (c *core) Usage() (entries, units int64, hits uint64) {
+	entries, units = c.entries.Load(), c.entries.Load()
+	if c.weighted() {
+		units = c.weight.Load()
+	}
+	return entries, max(0, units-c.pinned.Load()), c.counts.sum(countHits)
+}
+
+// Shed evicts entries with so many units, or all but the pinned ones if they have fewer, calls
+// Notify for each, and returns how many entries and units they had. The policy chooses them, as if
+// others needed their room.
+//
+// The bounds stay. From then on the policy takes the cache for full: else new entries would fill
+// the room of the evicted ones as they come, used or not.
+func (c *core) Shed(units int64) (entries, shed int64) {
+	c.rest.shed.Store(true)
+	weighted := c.weighted()
+	for shed < units {
+		d := change{entries: units - shed}
+		if weighted {
+			d = change{weight: units - shed}
+		}
+		gone, less := c.slice(d, nil, nil)
+		c.tell(gone)
+		if less == (change{}) {
+			break
+		}
+		entries -= less.entries
+		if weighted {
+			shed -= less.weight
+		} else {
+			shed -= less.entries
+		}
+	}
+	return entries, shed
+}

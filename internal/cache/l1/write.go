@@ -298,9 +298,10 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if held != nil {
 		return c.replace(s, a, held, gone)
 	}
+	shed := c.rest.shed.Load()
 	if !a.admitted {
 		a.admitted = true
-		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
+		a.at = s.order.Admit(a.hash, a.weight, shed || c.over(a.change()))
 	}
 	a.need, a.held = a.change(), nil
 	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil}, gone)
@@ -310,7 +311,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a, c.idle.Stamp(a.now), a.evicted)
+	s.insert(a, c.idle.Stamp(a.now), shed || a.evicted)
 	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true
