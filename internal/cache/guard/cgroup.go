@@ -22,19 +22,20 @@ const (
 
 // groupLimit returns the smallest memory limit of the cgroups of this process and of their ancestors,
 // as far as they can be seen; 0 for none. files is the root of the file system. A file that is missing, or
-// that cannot be understood, sets no limit.
-func groupLimit(files fs.FS) (limit int64) {
+// that cannot be understood, sets no limit. ok is whether any file said whether there is one.
+func groupLimit(files fs.FS) (limit int64, ok bool) {
 	paths := parseGroups(readFile(files, "proc/self/cgroup"))
 	for _, m := range parseMounts(readFile(files, "proc/self/mountinfo")) {
-		p, ok := paths[m.controller]
-		if !ok {
+		p, in := paths[m.controller]
+		if !in {
 			continue
 		}
 		for _, dir := range ancestors(m, p) {
-			limit = smaller(limit, limitOf(files, m.controller, dir))
+			n, said := limitOf(files, m.controller, dir)
+			limit, ok = smaller(limit, n), ok || said
 		}
 	}
-	return limit
+	return limit, ok
 }
 
 // smaller returns the smaller one of two limits, of which 0 is none.
@@ -53,17 +54,18 @@ const (
 
 // limitOf returns the limit of one cgroup. Version 1 also tells the smallest limit of all ancestors,
 // seen or not.
-func limitOf(files fs.FS, controller, dir string) int64 {
+func limitOf(files fs.FS, controller, dir string) (limit int64, ok bool) {
 	if controller == version2 {
 		return parseLimit(readFile(files, path.Join(dir, "memory.max")))
 	}
-	limit := parseLimit(readFile(files, path.Join(dir, "memory.limit_in_bytes")))
+	limit, ok = parseLimit(readFile(files, path.Join(dir, "memory.limit_in_bytes")))
 	for line := range bytes.Lines(readFile(files, path.Join(dir, "memory.stat"))) {
-		if n, ok := bytes.CutPrefix(line, []byte("hierarchical_memory_limit ")); ok {
-			limit = smaller(limit, parseLimit(n))
+		if text, is := bytes.CutPrefix(line, []byte("hierarchical_memory_limit ")); is {
+			n, said := parseLimit(text)
+			limit, ok = smaller(limit, n), ok || said
 		}
 	}
-	return limit
+	return limit, ok
 }
 
 // readFile returns the begin of a file; nothing if it cannot be read.
@@ -80,13 +82,17 @@ func readFile(files fs.FS, name string) []byte {
 	return data
 }
 
-// parseLimit returns the limit in a file; 0 for none.
-func parseLimit(text []byte) int64 {
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
-	if err != nil || n < leastLimit || n >= noLimit {
-		return 0
+// parseLimit returns the limit in a file, 0 for none, and whether the file can be understood.
+func parseLimit(text []byte) (limit int64, ok bool) {
+	word := string(bytes.TrimSpace(text))
+	n, err := strconv.ParseUint(word, 10, 64)
+	switch {
+	case word == "max" || err == nil && n >= noLimit:
+		return 0, true
+	case err != nil || n < leastLimit:
+		return 0, false
 	}
-	return n
+	return int64(n), true
 }
 
 // parseGroups returns the paths of a process in the trees of cgroups, by their kinds. Lines are

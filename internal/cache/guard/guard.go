@@ -1,15 +1,18 @@
 // Package guard makes caches smaller while the heap of the process is too large.
 //
-// A look compares the live heap with a ceiling. The live heap is known only after a garbage
-// collection, and what a look evicts is gone from it only after another one: a guard that looks at the
-// clock instead evicts all, before the first eviction shows. So each look leaves a sentinel behind,
-// an object that nothing refers to, and the next look begins when the collector has found it. The
-// sentinel is made after the evictions: a collection that has begun before them keeps it. No timer
-// and no goroutine waits meanwhile, and a process without collections has no looks.
+// A look compares the live heap with a ceiling, and lets the coldest caches owe what is too much.
+// Their next stores evict that, and a goroutine of the guard does. So the goroutines that fill a cache
+// pay, however few processors there are.
 //
-//	collection ──► look: live heap > ceiling? ──yes──► evict the coldest ──┐
-//	    ▲                     │ no                                         │
-//	    └──── sentinel ◄──────┴────────────────────────────────────────────┘
+// The live heap is known only after a garbage collection, and evicting frees nothing before the next one: a
+// guard that acts by the clock evicts all before the first eviction shows. So there is at most one
+// look in a cycle of the collector. An eviction shows in the collection that begins after it; the
+// one that ends next may have begun before. Until then a look takes the bytes owed off the live heap.
+//
+// Two things begin a look: a store of a cache, of which one in 64 asks whether a collection has
+// ended, and the collector, which finds an object that nothing refers to, the sentinel. The first one is
+// prompt, the second one sees what grows without stores. No timer and no goroutine waits, and a process without
+// collections has no looks.
 package guard
 
 import (
@@ -19,35 +22,30 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 )
 
-const (
-	// share is the part of a look's ceiling that the look wants to be free afterwards.
-	share = 0.1
-	// calm is the part of the ceiling below which a look comes no earlier than interval after
-	// the last one.
-	calm     = 0.5
-	interval = 100 * time.Millisecond
-	// quiet is how long the live heap is below the ceiling when an episode ends.
-	quiet = time.Minute
-)
-
 // Cache is a cache that a guard can make smaller. Its units are what its bound counts.
 type Cache interface {
-	// Usage returns the entries, the units that Shed can free, and the hits since the cache was made.
-	Usage() (entries, units int64, hits uint64)
-	// Shed evicts the coldest entries until so many units are free, or none are left, and returns
-	// how many entries and units have gone.
-	Shed(units int64) (entries, shed int64)
+	// Usage returns the units that may be evicted, and the hits since the cache was made.
+	Usage() (units int64, hits uint64)
+	// Shed returns how many entries and units debts have evicted since the cache was made.
+	Shed() (entries, units int64)
+	// Owe makes stores and Settle evict so many units, in place of what was owed before.
+	Owe(units int64)
+	// Settle evicts what is owed.
+	Settle()
+	// Guarded makes some stores call poke; none with nil.
+	Guarded(poke func())
 }
 
 // Options of a guard.
 type Options struct {
 	// Limit is the limit of the memory of the process; 0 to find one.
 	Limit int64
-	// Share is the part of the limit that the live heap may have, if the collector keeps to it.
+	// Share is the part of the limit that the live heap may have, if the collector keeps to the limit.
 	Share float64
 	// Logger gets a line for each episode.
 	Logger *slog.Logger
@@ -77,8 +75,8 @@ type Guard struct {
 // state is what the Guards of one New share.
 type state struct {
 	o    Options
-	read func() reading // the heap
-	// listens says that looks follow collections. It is written once.
+	read func() reading // the memory
+	// listens says that the collector begins looks, too. It is written once.
 	listens bool
 
 	mu      sync.Mutex // guards below
@@ -86,17 +84,12 @@ type state struct {
 	stats   Stats
 	closed  bool
 	pending runtime.Cleanup
-	looks   sync.WaitGroup // the one that runs, if any
+	work    sync.WaitGroup // goroutines
 
+	looking sync.Mutex   // guards below, but for next
+	next    atomic.Int64 // before this time there is no look, in nanoseconds since start
+	start   time.Time
 	looker
-}
-
-// looker is the state of looks, which run one after the other.
-type looker struct {
-	last, over time.Time // the last look, and the last one that has found too large a heap
-	wasCalm    bool
-	heap       int64 // at the last look
-	limits     limits
 }
 
 // New returns a guard that looks from now on.
@@ -109,11 +102,12 @@ func New(o Options) *Guard {
 
 // newState returns the state of a guard that does not listen to the collector.
 func newState(o Options, files fs.FS, read func() reading) *state {
-	s := &state{o: o, read: read}
+	s := &state{o: o, read: read, start: time.Now()}
 	s.limits.files = files
 	r := read()
-	s.last, s.heap = time.Now(), r.live
-	if s.setLimit(s.last, r); s.stats.Limit == 0 {
+	s.last, s.learned, s.cycles, s.expected = s.start, r.live, r.cycles, float64(r.live)
+	s.acted = -shows
+	if s.setLimit(s.start, r); s.stats.Limit == 0 {
 		s.o.Logger.Warn("memory: the guard knows no limit, and evicts nothing: set GOMEMLIMIT, or Limit of its options")
 	}
 	return s
@@ -137,28 +131,45 @@ func Watch[T any, C interface {
 		return func() {}
 	}
 	w := weak.Make((*T)(c))
-	m := &member{floor: g.floor, exact: exact, born: time.Now(), cache: func() Cache {
+	m := newMember(g.floor, exact, func() Cache {
 		if c := w.Value(); c != nil {
 			return C(c)
 		}
 		return nil
-	}}
-	g.state.add(m)
-	return func() { g.state.remove(m) }
+	})
+	if g.state.add(m) {
+		c.Guarded(g.state.poked)
+	}
+	return func() {
+		g.state.remove(m)
+		c.Guarded(nil)
+		c.Owe(0)
+	}
 }
 
-func (s *state) add(m *member) {
+// add adds a member, unless the guard is closed.
+func (s *state) add(m *member) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.members = append(s.members, m)
 	}
+	return !s.closed
 }
 
 func (s *state) remove(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tally(m)
 	s.members = slices.DeleteFunc(s.members, func(x *member) bool { return x == m })
+}
+
+// living returns the members with a cache, and forgets the others.
+func (s *state) living() (all []*member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.cache() == nil })
+	return slices.Clone(s.members)
 }
 
 // Stats returns the numbers of a guard; none for nil.
@@ -166,31 +177,58 @@ func (g *Guard) Stats() Stats {
 	if g == nil {
 		return Stats{}
 	}
-	g.state.mu.Lock()
-	defer g.state.mu.Unlock()
-	return g.state.stats
+	s := g.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		s.tally(m)
+	}
+	return s.stats
 }
 
-// Close ends the guard, and waits for its look. No function that a cache calls for an evicted entry may call it.
+// tally counts what a cache has evicted since the last tally. It needs mu.
+func (s *state) tally(m *member) {
+	if c := m.cache(); c != nil {
+		entries, units := c.Shed()
+		s.stats.Evicted += uint64(entries - m.shedEntries)
+		s.stats.EvictedBytes += uint64(float64(units-m.shedUnits) * m.size)
+		m.shedEntries, m.shedUnits = entries, units
+	}
+}
+
+// Close ends the guard, and waits for its goroutine. No function that a cache calls for an evicted entry
+// may call it.
 func (g *Guard) Close() {
 	if g == nil {
 		return
 	}
 	s := g.state
+	s.looking.Lock() // a look of a store ends
 	s.mu.Lock()
+	all := s.members
 	if !s.closed {
+		for _, m := range all {
+			s.tally(m)
+		}
 		s.closed, s.members = true, nil
 		s.stats.Active, s.stats.Exhausted = false, false
 		s.pending.Stop()
 	}
 	s.mu.Unlock()
-	s.looks.Wait()
+	s.looking.Unlock()
+	for _, m := range all {
+		if c := m.cache(); c != nil {
+			c.Guarded(nil)
+			c.Owe(0)
+		}
+	}
+	s.work.Wait()
 }
 
 // sentinel is large enough to have memory of its own.
 type sentinel [4]uint64
 
-// arm makes a sentinel: the next collection that begins from now on ends with a look.
+// arm makes a sentinel: the runtime calls collected when a collection that begins from now on has ended.
 func (s *state) arm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,11 +237,29 @@ func (s *state) arm() {
 	}
 }
 
-// collected is called by the runtime after a collection, and must not take long.
+// collected is called by the runtime, and must not take long.
 func (s *state) collected() {
+	s.arm()
+	s.goes(func() {
+		s.look()
+		s.settle()
+	})
+}
+
+// goes runs f in a goroutine for which Close waits, unless the guard is closed.
+func (s *state) goes(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.looks.Go(s.look)
+		s.work.Go(f)
+	}
+}
+
+// settle evicts what caches owe, for the caches that store nothing.
+func (s *state) settle() {
+	for _, m := range s.living() {
+		if c := m.cache(); c != nil {
+			c.Settle()
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 // reading is what the runtime says about the memory.
 type reading struct {
+	cycles   int64 // collections that have ended
 	live     int64 // heap that the last collection has found in use
 	beside   int64 // memory of the runtime that is no heap, such as stacks
 	memLimit int64 // GOMEMLIMIT; math.MaxInt64 for none
@@ -17,7 +18,8 @@ type reading struct {
 
 // The metrics that a reading needs.
 const (
-	liveHeap = iota
+	cycles = iota
+	liveHeap
 	allMemory
 	releasedMemory
 	objects
@@ -31,6 +33,7 @@ const (
 // readRuntime reads the metrics of the runtime. Missing ones are zero.
 func readRuntime() reading {
 	s := [metricsRead]metrics.Sample{
+		cycles:         {Name: "/gc/cycles/total:gc-cycles"},
 		liveHeap:       {Name: "/gc/heap/live:bytes"},
 		allMemory:      {Name: "/memory/classes/total:bytes"},
 		releasedMemory: {Name: "/memory/classes/heap/released:bytes"},
@@ -48,6 +51,7 @@ func readRuntime() reading {
 		}
 	}
 	return reading{
+		cycles:   n[cycles],
 		live:     n[liveHeap],
 		beside:   max(0, n[allMemory]-n[releasedMemory]-n[objects]-n[unused]-n[free]),
 		memLimit: n[goMemLimit], percent: n[goGC],
@@ -80,7 +84,7 @@ func (f found) ceiling(share float64, r reading) int64 {
 type limits struct {
 	files fs.FS
 	read  time.Time
-	group int64 // the last limit of a cgroup
+	group int64 // the limit of a cgroup, when files told one last
 }
 
 const fileInterval = 10 * time.Second
@@ -100,7 +104,9 @@ func (l *limits) find(given int64, r reading, now time.Time) found {
 	}
 	if l.read.IsZero() || now.Sub(l.read) >= fileInterval {
 		l.read = now
-		l.group = groupLimit(l.files)
+		if n, ok := groupLimit(l.files); ok {
+			l.group = n
+		}
 	}
 	switch {
 	case l.group > 0 && l.group < r.memLimit:

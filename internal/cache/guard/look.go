@@ -4,31 +4,101 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 )
 
-// look compares the live heap with the ceiling, evicts what is too much, and arranges the next look.
+const (
+	// share is the part of the ceiling that is free when what a look wants has been evicted.
+	share = 0.1
+	// calm is the part of the ceiling below which there is time for the next look.
+	calm = 0.5
+	// The least time between two looks: busyInterval if the last one has expected more than that.
+	interval, busyInterval = 100 * time.Millisecond, 10 * time.Millisecond
+	// quiet is how long the live heap is below the ceiling when an episode ends.
+	quiet = time.Minute
+	// shows is the number of collections after which what was evicted is gone: the first one may have
+	// begun before.
+	shows = 2
+	// believed is the part of an unexpected heap that a look believes in until then.
+	believed = 0.25
+)
+
+// looker is the state of looks.
+type looker struct {
+	last, over time.Time // the last look, and the last one that has expected too large a heap
+	cycles     int64     // collections at the last look
+	learned    int64     // live heap when sizes were learned last
+	expected   float64   // live heap that a collection would find now
+	acted      int64     // collections when something was evicted last
+	rest       time.Duration
+	limits     limits
+}
+
+// poked is called by stores.
+func (s *state) poked() {
+	if int64(time.Since(s.start)) >= s.next.Load() {
+		s.look()
+	}
+}
+
+// look lets caches evict if the heap is too large. It returns at once if another look is running, or
+// the last one was a moment ago.
 func (s *state) look() {
-	defer s.arm() // also if a function of the program ends the goroutine
+	if !s.looking.TryLock() {
+		return
+	}
+	defer s.looking.Unlock()
 	now := time.Now()
-	if s.wasCalm && now.Sub(s.last) < interval {
+	if int64(now.Sub(s.start)) < s.next.Load() {
 		return
 	}
 	r := s.read()
-	ceiling := s.setLimit(now, r)
+	s.act(now, s.expect(now, r), float64(s.setLimit(now, r)))
+	s.next.Store(int64(now.Sub(s.start) + s.rest))
+}
+
+// expect updates what a collection would find now, and returns the caches.
+//
+// Between two collections it changes with the units of the caches. A collection tells how large the live
+// heap is, with entries evicted after it has begun. So a look after evictions believes a part of it
+// only if that is more than was expected.
+func (s *state) expect(now time.Time, r reading) []*member {
 	all := s.living()
-	measure(all, r.live-s.heap, r.live, now, now.Sub(s.last))
-	s.last, s.heap, s.wasCalm = now, r.live, float64(r.live) < calm*float64(ceiling)
-	if r.live <= ceiling {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range all {
+		s.expected += m.ask(now, now.Sub(s.last))
+	}
+	s.last = now
+	if r.cycles == s.cycles {
+		return all
+	}
+	s.cycles = r.cycles
+	if learn(all, r.live-s.learned, r.live) {
+		s.learned = r.live
+	}
+	if live := float64(r.live); live > s.expected && r.cycles < s.acted+shows {
+		s.expected += believed * (live - s.expected)
+	} else {
+		s.expected = live
+	}
+	return all
+}
+
+// act lets caches owe what is above the ceiling.
+func (s *state) act(now time.Time, all []*member, ceiling float64) {
+	s.rest = busyInterval
+	if s.expected < calm*ceiling {
+		s.rest = interval
+	}
+	if s.expected <= ceiling {
 		s.calmDown(now)
 		return
 	}
-	s.over = now
-	s.begin()
-	want := float64(r.live) - (1-share)*float64(ceiling)
-	entries, bytes := shed(all, want)
-	s.note(entries, bytes)
+	s.over, s.acted = now, s.cycles
+	s.begin(int64(s.expected))
+	s.exhausted(owe(all, s.expected-(1-share)*ceiling) == 0)
+	s.goes(s.settle)
 }
 
 // setLimit finds the limit, and returns the ceiling by it.
@@ -39,17 +109,9 @@ func (s *state) setLimit(now time.Time, r reading) (ceiling int64) {
 	defer s.mu.Unlock()
 	s.stats.Limit, s.stats.Source, s.stats.Ceiling, s.stats.Heap = f.limit, f.source, ceiling, r.live
 	if f.limit == 0 {
-		s.stats.Ceiling, ceiling = 0, math.MaxInt64
+		return math.MaxInt64
 	}
 	return ceiling
-}
-
-// living returns the members with a cache, and forgets the others.
-func (s *state) living() (all []*member) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.cache() == nil })
-	return slices.Clone(s.members)
 }
 
 // calmDown ends the episode, if the heap has been small for long enough.
@@ -62,27 +124,26 @@ func (s *state) calmDown(now time.Time) {
 	}
 }
 
-// begin begins an episode, unless one is on.
-func (s *state) begin() {
+// begin begins an episode, unless one is on. The Logger is a function of the program, which no store waits for.
+func (s *state) begin(expected int64) {
 	s.mu.Lock()
-	began := !s.stats.Active && !s.closed
+	began, is := !s.stats.Active && !s.closed, s.stats
 	if began {
 		s.stats.Active = true
 		s.stats.Episodes++
 	}
-	is := s.stats
 	s.mu.Unlock()
 	if began {
-		s.o.Logger.Warn(fmt.Sprintf("memory: the live heap of %d MiB is above %d MiB: the guard evicts the coldest entries", is.Heap>>20, is.Ceiling>>20),
-			slog.Int64("limit", is.Limit), slog.String("source", is.Source))
+		s.goes(func() {
+			s.o.Logger.Warn(fmt.Sprintf("memory: the live heap of %d MiB is above %d MiB: the guard evicts the coldest entries", expected>>20, is.Ceiling>>20),
+				slog.Int64("limit", is.Limit), slog.String("source", is.Source))
+		})
 	}
 }
 
-// note counts what a look has evicted.
-func (s *state) note(entries int64, bytes float64) {
+// exhausted notes whether there was nothing to evict.
+func (s *state) exhausted(is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Evicted += uint64(entries)
-	s.stats.EvictedBytes += uint64(bytes)
-	s.stats.Exhausted = entries == 0 && bytes == 0 && !s.closed
+	s.stats.Exhausted = is && !s.closed
 }

@@ -15,8 +15,10 @@ const (
 	most = 0.5
 	// moved is the part of its units by which a cache has changed if the change tells of their bytes.
 	moved = 1.0 / 64
-	// step bounds the factor by which one look corrects the bytes of a unit.
+	// step bounds the factor by which a collection corrects the bytes of a unit, after the first one.
 	step = 2
+	// least is the least size of a unit.
+	least = 1e-6
 )
 
 // member is a cache of a guard, with all that the guard knows about it.
@@ -28,25 +30,58 @@ type member struct {
 
 	seen  bool
 	units int64 // at the last look
-	left  int64 // of these, after the evictions
-	delta int64 // of the units between the last two looks
+	left  int64 // of these, when all that is owed is gone
+	// learned is the number of units when sizes were learned last.
+	learned int64
 	hits  uint64
-	// size is the estimate of the bytes of a unit.
-	size float64
+	// size is the estimate of the bytes of a unit: one until it is learned. It is read with the mutex of
+	// the guard, too.
+	size  float64
+	known bool
+	// shedEntries and shedUnits are counted by the guard already. Its mutex guards them.
+	shedEntries, shedUnits int64
 	// recent and window are the hits and the time of the looks before, each with the weight that its age
 	// leaves to it.
 	recent, window float64
 }
 
-// measure asks all caches for their sizes and hits, and learns how many bytes a unit has.
-//
-// The live heap has grown by the sum of units × size over all caches, if nothing else has. So the
-// difference between the two corrects the sizes, each by its part of the change: a step of the
-// method of Kaczmarz (1937), for factors in place of sizes, since units may be anything.
-func measure(all []*member, grown, live int64, now time.Time, since time.Duration) {
-	for _, m := range all {
-		m.ask(live, now, since)
+// newMember returns a member for a cache in use.
+func newMember(floor int64, exact bool, cache func() Cache) *member {
+	m := &member{cache: cache, floor: floor, exact: exact, born: time.Now(), size: 1}
+	m.units, m.hits = cache().Usage()
+	m.learned = m.units
+	m.shedEntries, m.shedUnits = cache().Shed()
+	return m
+}
+
+// ask updates what the guard knows about a cache, and returns the change of its bytes since the last look.
+func (m *member) ask(now time.Time, since time.Duration) (change float64) {
+	c := m.cache()
+	if c == nil {
+		m.left = 0
+		return 0
 	}
+	units, hits := c.Usage()
+	if !m.seen {
+		m.seen = true
+		since = now.Sub(m.born)
+	}
+	change = float64(units-m.units) * m.size
+	m.units, m.left = units, units
+	old := math.Exp2(-since.Seconds() / halfLife.Seconds())
+	m.recent = m.recent*old + float64(hits-min(hits, m.hits))
+	m.window = m.window*old + since.Seconds()
+	m.hits = hits
+	return change
+}
+
+// learn corrects the sizes of units after a collection, by what the live heap has grown since learn did so last.
+// It does nothing, and returns false, unless a cache has changed by enough since then.
+//
+// The heap has grown by the sum of units × size over all caches, if nothing else has. So the difference
+// between the two corrects the sizes, each by its part of the change: a step of the method of
+// Kaczmarz (1937), for factors in place of sizes, since units may be anything.
+func learn(all []*member, grown, live int64) (done bool) {
 	rest, squares := float64(grown), 0.0
 	for _, m := range all {
 		x := m.change()
@@ -55,46 +90,33 @@ func measure(all []*member, grown, live int64, now time.Time, since time.Duratio
 			squares += x * x
 		}
 	}
+	if squares == 0 {
+		return false
+	}
 	for _, m := range all {
-		if m.tells() && squares > 0 {
+		if m.tells() {
 			f := 1 + rest*m.change()/squares
-			m.size *= max(1.0/step, min(step, f))
+			if m.known {
+				f = min(step, f)
+			}
+			m.known = true
+			m.size = max(least, m.size*max(1.0/step, f))
 		}
-		m.size = min(m.size, float64(live)/float64(max(1, m.units)))
+		if !m.exact {
+			m.size = min(m.size, max(least, float64(live)/float64(max(1, m.units))))
+		}
+		m.learned = m.units
 	}
+	return true
 }
 
-// ask updates what the guard knows about a cache.
-func (m *member) ask(live int64, now time.Time, since time.Duration) {
-	c := m.cache()
-	if c == nil {
-		m.left, m.delta = 0, 0
-		return
-	}
-	_, units, hits := c.Usage()
-	m.delta, m.units, m.left = units-m.units, units, units
-	if !m.seen {
-		m.seen, m.delta, m.hits = true, 0, hits
-		since = now.Sub(m.born)
-	}
-	if m.size == 0 && units > 0 {
-		m.size = float64(live) / float64(units)
-	}
-	if m.exact {
-		m.size = 1
-	}
-	old := math.Exp2(-since.Seconds() / halfLife.Seconds())
-	m.recent = m.recent*old + float64(hits-min(hits, m.hits))
-	m.window = m.window*old + since.Seconds()
-	m.hits = hits
-}
-
-// change is the change of the bytes of a cache since the last look, by their estimate.
-func (m *member) change() float64 { return float64(m.delta) * m.size }
+// change is the change of the bytes of a cache since sizes were learned last, by their estimate.
+func (m *member) change() float64 { return float64(m.units-m.learned) * m.size }
 
 // tells reports whether the change of the cache tells how many bytes its units have.
 func (m *member) tells() bool {
-	return !m.exact && m.delta != 0 && math.Abs(float64(m.delta)) >= moved*float64(m.units)
+	d := m.units - m.learned
+	return !m.exact && d != 0 && math.Abs(float64(d)) >= moved*float64(m.units)
 }
 
 // free is the number of units above the floor.
@@ -116,10 +138,10 @@ func colder(a, b *member) bool {
 	return a.bytes() > b.bytes()
 }
 
-// shed evicts want bytes, or a part of all that may go, and returns what has gone. Each step evicts
-// from the cache whose bytes are read the least. What stays there is read more by the byte than
-// before, so the steps even the heat of the caches out.
-func shed(all []*member, want float64) (entries int64, bytes float64) {
+// owe lets the caches owe so many bytes, but no more than a part of all that may go, and returns how
+// many. Each step takes from the cache whose bytes are read the least. What stays there is read more
+// by the byte than before, so the steps even the heat of the caches out.
+func owe(all []*member, want float64) (bytes float64) {
 	sum := 0.0
 	for _, m := range all {
 		sum += float64(m.free()) * m.size
@@ -135,24 +157,19 @@ func shed(all []*member, want float64) (entries int64, bytes float64) {
 		if from == nil {
 			break
 		}
-		n, b := from.shed(min(want/steps, want-bytes))
-		entries += n
-		bytes += b
+		bytes += from.give(max(want/steps, 1), want-bytes)
 	}
-	return entries, bytes
+	for _, m := range all {
+		if c := m.cache(); c != nil {
+			c.Owe(m.units - m.left)
+		}
+	}
+	return bytes
 }
 
-// shed evicts so many bytes, a unit at least. Without success the cache has no more units that may go.
-func (m *member) shed(bytes float64) (entries int64, shed float64) {
-	c := m.cache()
-	if c == nil {
-		m.left = 0
-		return 0, 0
-	}
-	n := min(m.free(), int64(max(1, math.Ceil(bytes/max(m.size, 1e-9)))))
-	entries, gone := c.Shed(n)
-	if m.left -= gone; gone < n {
-		m.left = 0
-	}
-	return entries, float64(gone) * m.size
+// give takes so many bytes off what is left of a cache, at most, but at least a unit, and returns their number.
+func (m *member) give(bytes, most float64) float64 {
+	n := min(m.free(), int64(max(1, math.Ceil(min(bytes, most)/m.size))))
+	m.left -= n
+	return float64(n) * m.size
 }

@@ -120,7 +120,9 @@ type core struct {
 
 // tally is what rare events need: their counts, and a lock.
 type tally struct {
-	panics atomic.Uint64       // of Config.Notify
+	poke   atomic.Pointer[func()] // see Guarded
+	shed   debt                   // what the guard's debts have evicted, in all
+	panics atomic.Uint64          // of Config.Notify
 	ages   histogram.Durations // of entries that left to make room
 	// dividing is held while entries are moved between shards.
 	dividing sync.Mutex

@@ -242,9 +242,8 @@ const (
 type rest struct {
 	// ppm is Config.EvictShare in millionths. It is written once.
 	ppm int64
-	// entries and weight are the remainder of a share of the cache; zero or less if
-	// nothing remains.
-	entries, weight atomic.Int64
+	// share is a share of the cache, guard what the guard of the memory wants.
+	share, guard debt
 	// left says that the sweeper evicts the rest, and no store is about to.
 	left atomic.Bool
 
@@ -253,8 +252,33 @@ type rest struct {
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
-	// shed says that Shed was called: from then on the policy is told that the cache is full.
-	shed atomic.Bool
+	// guarded says that Owe was called.
+	guarded atomic.Bool
+}
+
+// debt is the remainder of what must be evicted; zero or less if nothing remains.
+type debt struct{ entries, weight atomic.Int64 }
+
+// rest returns what remains.
+func (d *debt) rest() change { return change{max(0, d.entries.Load()), max(0, d.weight.Load())} }
+
+// pay takes an evicted entry, a negative change, off the debt, and reports whether anything remained.
+func (d *debt) pay(less change) (was bool) {
+	if d.entries.Load() > 0 {
+		d.entries.Add(less.entries)
+		was = true
+	}
+	if d.weight.Load() > 0 {
+		d.weight.Add(less.weight)
+		was = true
+	}
+	return was
+}
+
+// set replaces what remains.
+func (d *debt) set(to change) {
+	d.entries.Store(to.entries)
+	d.weight.Store(to.weight)
 }
 
 // bound returns n, at most most, or Forever if n is zero or less: no bound.
@@ -307,21 +331,25 @@ func (c *core) owe(d change) {
 		bound = min(bound, maxBound)
 		return bound/million*c.rest.ppm + bound%million*c.rest.ppm/million
 	}
-	if d == (change{}) || c.rest.entries.Load() > 0 || c.rest.weight.Load() > 0 {
+	if d == (change{}) || c.rest.share.rest() != (change{}) {
 		return
 	}
 	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
-		c.rest.entries.Store(part(bound))
+		c.rest.share.entries.Store(part(bound))
 	}
 	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
-		c.rest.weight.Store(part(bound))
+		c.rest.share.weight.Store(part(bound))
 	}
 }
 
 // owes returns the entries and the weight that must be evicted.
 func (c *core) owes() (d change) {
 	r := &c.rest
-	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
+	d = r.share.rest()
+	if r.guarded.Load() {
+		g := r.guard.rest()
+		d = change{max(d.entries, g.entries), max(d.weight, g.weight)}
+	}
 	if r.lowering.Load() {
 		w := c.wanted()
 		d.entries = max(d.entries, c.maxEntries.Load()-w.entries, c.entries.Load()-w.entries)
@@ -330,23 +358,21 @@ func (c *core) owes() (d change) {
 	return d
 }
 
-// pay notes the eviction of an entry, a negative change: it is taken off the owed share.
+// pay notes the eviction of an entry, a negative change: it is taken off all that is owed.
 func (c *core) pay(less change) {
-	if c.rest.ppm == 0 {
-		return
+	if c.rest.ppm > 0 {
+		c.rest.share.pay(less)
 	}
-	if c.rest.entries.Load() > 0 {
-		c.rest.entries.Add(less.entries)
-	}
-	if c.rest.weight.Load() > 0 {
-		c.rest.weight.Add(less.weight)
+	if c.rest.guarded.Load() && c.rest.guard.pay(less) {
+		c.shed.entries.Add(-less.entries)
+		c.shed.weight.Add(-less.weight)
 	}
 }
 
 // forgive is called when nothing is left that may be evicted.
 func (c *core) forgive() {
-	c.rest.entries.Store(0)
-	c.rest.weight.Store(0)
+	c.rest.share.set(change{})
+	c.rest.guard.set(change{})
 	// A change as large as this lowers the bounds to the wanted ones in one step.
 	if c.rest.lowering.Load() {
 		c.lower(change{-Forever / 2, -Forever / 2})
@@ -364,9 +390,9 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 		if n >= most {
 			return gone, false
 		}
-		var less change
-		if gone, less = c.slice(d, keep, gone); less.entries < 0 {
-			n -= int(less.entries)
+		var evicted int
+		if gone, evicted = c.slice(d, keep, gone); evicted > 0 {
+			n += evicted
 			continue
 		}
 		if c.rest.lowering.Load() && c.pinned.Load() > 0 {
@@ -378,8 +404,8 @@ func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bo
 }
 
 // slice evicts entries from the shard that holds the most, or from the next shard with
-// any to evict, and returns the change of the totals.
-func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, less change) {
+// any to evict, and returns their number.
+func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
 	first, most := 0, int64(-1)
 	// The counts are read without the locks of the shards: the choice need not be exact.
 	for i := range c.shards {
@@ -392,21 +418,21 @@ func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, l
 		}
 	}
 	for i := range c.shards {
-		if gone, less = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); less.entries < 0 {
-			break
+		if gone, n = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); n > 0 {
+			return gone, n
 		}
 	}
-	return gone, less
+	return gone, 0
 }
 
 // sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
-func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, sum change) {
+func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
 	in := int64(c.inUse())
 	part := func(n int64) int64 { return (n + in - 1) / in }
 	d = change{part(d.entries), part(d.weight)}
 	s.mu.Lock()
 	defer s.unlock()
-	for -sum.entries < sliceEntries && (d.entries > 0 || d.weight > 0) {
+	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
 		var less change
 		if gone, less = c.evictOne(s, change{}, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
 			break
@@ -418,10 +444,9 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 		c.release(less)
 		d.entries += less.entries
 		d.weight += less.weight
-		sum.entries += less.entries
-		sum.weight += less.weight
+		n++
 	}
-	return gone, sum
+	return gone, n
 }
 
 // settleStore evicts some entries, for a store of keep, and leaves the rest to the

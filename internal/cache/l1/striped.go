@@ -63,3 +63,64 @@ func (s *striped) sum(kind int) (n uint64) {
 	}
 	return n
 }
+
+// pokeOne is how many keys there are for one whose stores poke the guard.
+const pokeOne = 64
+
+// Guarded makes one in 64 stores, by the hash of the key, call poke, which must not take long;
+// nil for none.
+func (c *core) Guarded(poke func()) {
+	if poke == nil {
+		c.poke.Store(nil)
+		return
+	}
+	c.poke.Store(&poke)
+}
+
+func (c *core) pokeGuard() {
+	if f := c.poke.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// Usage returns the units that Owe counts, and the hits since the cache was made. A unit is one of
+// weight if the weight is bounded, and else an entry. Pinned entries have no units.
+func (c *core) Usage() (units int64, hits uint64) {
+	units = c.entries.Load()
+	if c.weighted() {
+		units = c.weight.Load()
+	}
+	return max(0, units-c.pinned.Load()), c.counts.sum(countHits)
+}
+
+// Shed returns how many entries and units debts of Owe have evicted.
+func (c *core) Shed() (entries, units int64) {
+	entries = c.shed.entries.Load()
+	if c.weighted() {
+		return entries, c.shed.weight.Load()
+	}
+	return entries, entries
+}
+
+// Owe makes the next stores, or Settle, evict so many units, in place of what was owed before. The policy
+// chooses the entries. The bounds stay.
+//
+// From then on the policy takes the cache for full: else new entries would fill the room of the
+// evicted ones as they come, used or not.
+func (c *core) Owe(units int64) {
+	d := change{entries: units}
+	if c.weighted() {
+		d = change{weight: units}
+	}
+	c.rest.guarded.Store(true)
+	c.rest.guard.set(d)
+}
+
+// Settle evicts what is owed, and calls Notify for each entry.
+func (c *core) Settle() {
+	for done := false; !done; {
+		var gone []removed
+		gone, done = c.settle(sliceEntries, nil, nil)
+		c.tell(gone)
+	}
+}

@@ -100,7 +100,10 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 				c.divide(func(h *evict.Head) uint64 { return c.hash(entryOf[K, V](h).Key) })
 			}
 		}
-		if c.rest.ppm > 0 {
+		if a.hash%pokeOne == 0 {
+			c.pokeGuard()
+		}
+		if c.rest.ppm > 0 || c.rest.guarded.Load() {
 			gone = c.settleStore(a.head, gone)
 		}
 		return c.list(gone), o
@@ -298,10 +301,10 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if held != nil {
 		return c.replace(s, a, held, gone)
 	}
-	shed := c.rest.shed.Load()
+	guarded := c.rest.guarded.Load()
 	if !a.admitted {
 		a.admitted = true
-		a.at = s.order.Admit(a.hash, a.weight, shed || c.over(a.change()))
+		a.at = s.order.Admit(a.hash, a.weight, guarded || c.over(a.change()))
 	}
 	a.need, a.held = a.change(), nil
 	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil}, gone)
@@ -311,7 +314,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a, c.idle.Stamp(a.now), shed || a.evicted)
+	s.insert(a, c.idle.Stamp(a.now), guarded || a.evicted)
 	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true
