@@ -92,8 +92,9 @@ type state struct {
 	looker
 }
 
-// New returns a guard that looks from now on.
+// New returns a guard that looks from now on. It runs a collection: the last one may be long ago.
 func New(o Options) *Guard {
+	runtime.GC()
 	s := newState(o, os.DirFS("/"), readRuntime)
 	s.listens = true
 	s.arm()
@@ -105,8 +106,8 @@ func newState(o Options, files fs.FS, read func() reading) *state {
 	s := &state{o: o, read: read, start: time.Now()}
 	s.limits.files = files
 	r := read()
-	s.last, s.learned, s.cycles, s.expected = s.start, r.live, r.cycles, float64(r.live)
-	s.acted = -shows
+	s.last, s.cycles, s.expected = s.start, r.cycles, float64(r.live)
+	s.acted = r.cycles - shows
 	if s.setLimit(s.start, r); s.stats.Limit == 0 {
 		s.o.Logger.Warn("memory: the guard knows no limit, and evicts nothing: set GOMEMLIMIT, or Limit of its options")
 	}
@@ -206,14 +207,9 @@ func (g *Guard) Close() {
 	s.looking.Lock() // a look of a store ends
 	s.mu.Lock()
 	all := s.members
-	if !s.closed {
-		for _, m := range all {
-			s.tally(m)
-		}
-		s.closed, s.members = true, nil
-		s.stats.Active, s.stats.Exhausted = false, false
-		s.pending.Stop()
-	}
+	s.closed, s.members = true, nil
+	s.stats.Active, s.stats.Exhausted = false, false
+	s.pending.Stop()
 	s.mu.Unlock()
 	s.looking.Unlock()
 	for _, m := range all {
@@ -223,6 +219,11 @@ func (g *Guard) Close() {
 		}
 	}
 	s.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range all {
+		s.tally(m)
+	}
 }
 
 // sentinel is large enough to have memory of its own.

@@ -27,11 +27,15 @@ const (
 type looker struct {
 	last, over time.Time // the last look, and the last one that has expected too large a heap
 	cycles     int64     // collections at the last look
-	learned    int64     // live heap when sizes were learned last
-	expected   float64   // live heap that a collection would find now
-	acted      int64     // collections when something was evicted last
-	rest       time.Duration
-	limits     limits
+	// expected is the live heap that a collection would find now, if all debts were paid.
+	expected float64
+	acted    int64 // collections at the last look that has let caches owe something
+	// waits says that nothing more can be known before the next collection.
+	waits bool
+	// learned is the live heap when sizes were learned last, learnedAt are the collections then.
+	learned, learnedAt int64
+	rest               time.Duration // between this look and the next one, at least
+	limits             limits
 }
 
 // poked is called by stores.
@@ -57,32 +61,48 @@ func (s *state) look() {
 	s.next.Store(int64(now.Sub(s.start) + s.rest))
 }
 
-// expect updates what a collection would find now, and returns the caches.
+// expect updates what a collection would find, and returns the caches.
 //
-// Between two collections it changes with the units of the caches. A collection tells how large the live
+// Between two collections it grows with the units of the caches. A collection tells how large the live
 // heap is, with entries evicted after it has begun. So a look after evictions believes a part of it
 // only if that is more than was expected.
 func (s *state) expect(now time.Time, r reading) []*member {
 	all := s.living()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	unpaid := 0.0
 	for _, m := range all {
 		s.expected += m.ask(now, now.Sub(s.last))
+		unpaid += float64(m.unpaid()) * m.size
 	}
 	s.last = now
 	if r.cycles == s.cycles {
 		return all
 	}
-	s.cycles = r.cycles
-	if learn(all, r.live-s.learned, r.live) {
-		s.learned = r.live
+	s.cycles, s.waits = r.cycles, false
+	s.learn(all, r)
+	live := float64(r.live) - unpaid
+	if live > s.expected && s.cycles < s.acted+shows {
+		live = s.expected + believed*(live-s.expected)
 	}
-	if live := float64(r.live); live > s.expected && r.cycles < s.acted+shows {
-		s.expected += believed * (live - s.expected)
-	} else {
-		s.expected = live
-	}
+	s.expected = live
 	return all
+}
+
+// learn corrects the sizes of units, if the live heap has not had evicted entries since the last time.
+func (s *state) learn(all []*member, r reading) {
+	switch {
+	case s.cycles < s.acted+shows:
+		s.learnedAt = 0
+		return
+	case s.learnedAt > 0 && !learn(all, r.live-s.learned):
+		return
+	}
+	s.learned, s.learnedAt = r.live, s.cycles
+	for _, m := range all {
+		m.learned = m.units
+	}
+	guess(all, r.live)
 }
 
 // act lets caches owe what is above the ceiling.
@@ -95,9 +115,19 @@ func (s *state) act(now time.Time, all []*member, ceiling float64) {
 		s.calmDown(now)
 		return
 	}
-	s.over, s.acted = now, s.cycles
+	s.over = now
+	if s.waits {
+		return
+	}
 	s.begin(int64(s.expected))
-	s.exhausted(owe(all, s.expected-(1-share)*ceiling) == 0)
+	for _, m := range all {
+		s.expected += float64(m.unpaid()) * m.size // they will owe that again
+	}
+	want := s.expected - (1-share)*ceiling
+	bytes := owe(all, want)
+	s.expected -= bytes
+	s.acted, s.waits = s.cycles, bytes < want
+	s.exhausted(bytes == 0)
 	s.goes(s.settle)
 }
 

@@ -38,6 +38,9 @@ type member struct {
 	// the guard, too.
 	size  float64
 	known bool
+	// owed are the units of the last debt, shed the units that debts have evicted until the last look, and
+	// shedBefore until that debt.
+	owed, shed, shedBefore int64
 	// shedEntries and shedUnits are counted by the guard already. Its mutex guards them.
 	shedEntries, shedUnits int64
 	// recent and window are the hits and the time of the looks before, each with the weight that its age
@@ -50,38 +53,44 @@ func newMember(floor int64, exact bool, cache func() Cache) *member {
 	m := &member{cache: cache, floor: floor, exact: exact, born: time.Now(), size: 1}
 	m.units, m.hits = cache().Usage()
 	m.learned = m.units
+	_, m.shed = cache().Shed()
 	m.shedEntries, m.shedUnits = cache().Shed()
 	return m
 }
 
-// ask updates what the guard knows about a cache, and returns the change of its bytes since the last look.
-func (m *member) ask(now time.Time, since time.Duration) (change float64) {
+// ask updates what the guard knows about a cache, and returns by how many bytes it has grown since the last
+// look, without what its debts have evicted.
+func (m *member) ask(now time.Time, since time.Duration) (grown float64) {
 	c := m.cache()
 	if c == nil {
-		m.left = 0
+		m.left, m.owed = 0, 0
 		return 0
 	}
 	units, hits := c.Usage()
+	_, shed := c.Shed()
 	if !m.seen {
 		m.seen = true
 		since = now.Sub(m.born)
 	}
-	change = float64(units-m.units) * m.size
-	m.units, m.left = units, units
+	grown = float64(units+shed-m.units-m.shed) * m.size
+	m.units, m.left, m.shed = units, units, shed
 	old := math.Exp2(-since.Seconds() / halfLife.Seconds())
 	m.recent = m.recent*old + float64(hits-min(hits, m.hits))
 	m.window = m.window*old + since.Seconds()
 	m.hits = hits
-	return change
+	return grown
 }
 
-// learn corrects the sizes of units after a collection, by what the live heap has grown since learn did so last.
+// unpaid is the part of the last debt that the cache has not evicted.
+func (m *member) unpaid() int64 { return max(0, m.owed-(m.shed-m.shedBefore)) }
+
+// learn corrects the sizes of units after a collection, by what the live heap has grown since they were learned last.
 // It does nothing, and returns false, unless a cache has changed by enough since then.
 //
 // The heap has grown by the sum of units × size over all caches, if nothing else has. So the difference
 // between the two corrects the sizes, each by its part of the change: a step of the method of
 // Kaczmarz (1937), for factors in place of sizes, since units may be anything.
-func learn(all []*member, grown, live int64) (done bool) {
+func learn(all []*member, grown int64) (done bool) {
 	rest, squares := float64(grown), 0.0
 	for _, m := range all {
 		x := m.change()
@@ -94,20 +103,39 @@ func learn(all []*member, grown, live int64) (done bool) {
 		return false
 	}
 	for _, m := range all {
-		if m.tells() {
-			f := 1 + rest*m.change()/squares
-			if m.known {
-				f = min(step, f)
-			}
-			m.known = true
-			m.size = max(least, m.size*max(1.0/step, f))
+		if !m.tells() {
+			continue
 		}
-		if !m.exact {
-			m.size = min(m.size, max(least, float64(live)/float64(max(1, m.units))))
+		f := 1 + rest*m.change()/squares
+		if m.known {
+			f = max(1.0/step, min(step, f))
 		}
-		m.learned = m.units
+		if m.known = m.known || f > 0; m.known {
+			m.size = max(least, m.size*f)
+		}
 	}
 	return true
+}
+
+// guess gives sizes to the units of caches that are not known yet, from what the others leave of the heap. No
+// cache has more than the heap.
+func guess(all []*member, live int64) {
+	rest, units := float64(live), 0.0
+	for _, m := range all {
+		if !m.exact && m.units > 0 {
+			m.size = min(m.size, max(least, float64(live)/float64(m.units)))
+		}
+		if m.known || m.exact {
+			rest -= float64(m.units) * m.size
+		} else {
+			units += float64(m.units)
+		}
+	}
+	for _, m := range all {
+		if !m.known && !m.exact && units > 0 {
+			m.size = max(least, rest/units)
+		}
+	}
 }
 
 // change is the change of the bytes of a cache since sizes were learned last, by their estimate.
@@ -161,7 +189,8 @@ func owe(all []*member, want float64) (bytes float64) {
 	}
 	for _, m := range all {
 		if c := m.cache(); c != nil {
-			c.Owe(m.units - m.left)
+			m.owed, m.shedBefore = m.units-m.left, m.shed
+			c.Owe(m.owed)
 		}
 	}
 	return bytes

@@ -444,7 +444,9 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 		c.release(less)
 		d.entries += less.entries
 		d.weight += less.weight
-		n++
+		if n++; c.rest.guarded.Load() && c.owes() == (change{}) {
+			break // stores and the guard pay together
+		}
 	}
 	return gone, n
 }
