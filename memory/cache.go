@@ -26,7 +26,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		return nil, err
 	}
 	c := &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: cmp.Or(o.TTL, NoExpiry)}
-	guard.Watch((*guard.Guard)(o.Guard), c.engine, false)
+	guard.Watch((*guard.Guard)(o.Guard), l1.WardOf(c.engine), false)
 	return c, nil
 }
 

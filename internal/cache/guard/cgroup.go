@@ -140,7 +140,7 @@ func parseMounts(text []byte) (all []mount) {
 }
 
 // unescape replaces the codes that mountinfo has for spaces and the like.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace // read-only
 
 // ancestors returns the directories of a cgroup and of its ancestors below the top of a mount, without the
 // slash at the begin. In a namespace of its own a process may see no more than the top.

@@ -90,10 +90,10 @@ func (h *heap) size() int64 {
 	return n
 }
 
-// collect is a collection, 50 ms later, that finds the heap that it was before. What the guard does is over
+// collect is a collection, 100 ms later, that finds the heap that it was before. What the guard does is over
 // when it returns.
 func (h *heap) collect(live int64) {
-	time.Sleep(interval)
+	time.Sleep(longest)
 	h.r.cycles++
 	h.r.live = live
 	h.look()
@@ -116,7 +116,7 @@ func TestHeapIsBroughtBelowTheCeiling(t *testing.T) {
 		// The collector does not run, but the cache has stores.
 		for range 100 {
 			c.change(1000, 0)
-			time.Sleep(busyInterval)
+			time.Sleep(shortest)
 			c.poke()
 			synctest.Wait()
 			if h.size() > 72*mib || h.size() < 60*mib {
@@ -263,7 +263,7 @@ func TestWithoutALimitNothingIsEvicted(t *testing.T) {
 func TestLooksAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fake{size: 1000}
-		h := newHeap(100*mib, c)
+		h := newHeap(1000*mib, c)
 		n := 0
 		h.read = func() reading { n++; return h.r }
 		readings := func() int {
@@ -277,7 +277,7 @@ func TestLooksAreRare(t *testing.T) {
 		if n := readings(); n > 11 {
 			t.Errorf("%d readings in a second with a small heap", n)
 		}
-		h.beside = 60 * mib
+		h.beside = 695 * mib
 		h.collect(h.size())
 		if n := readings(); n > 101 || n < 90 {
 			t.Errorf("%d readings in a second with a large heap", n)

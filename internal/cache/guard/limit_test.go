@@ -47,8 +47,8 @@ func TestSmallestLimitOfAllCgroupsCounts(t *testing.T) {
 			"sys/fs/cgroup/memory.max": "104857600", "sys/fs/cgroup/x/memory.max": "1048576",
 		}, 100 << 20},
 		"version 1, mounted at the group": {map[string]string{
-			"proc/self/cgroup":    "5:cpu:/docker/1\n4:memory:/docker/1\n",
-			"proc/self/mountinfo": "35 31 0:32 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+			"proc/self/cgroup":                           "5:cpu:/docker/1\n4:memory:/docker/1\n",
+			"proc/self/mountinfo":                        "35 31 0:32 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "104857600\n",
 		}, 100 << 20},
 		"version 1, an ancestor out of sight": {map[string]string{

@@ -10,10 +10,10 @@ import (
 const (
 	// share is the part of the ceiling that is free when what a look wants has been evicted.
 	share = 0.1
-	// calm is the part of the ceiling below which there is time for the next look.
-	calm = 0.5
-	// The least time between two looks: busyInterval if the last one has expected more than that.
-	interval, busyInterval = 100 * time.Millisecond, 10 * time.Millisecond
+	// Between two looks is the time in which fastest bytes per second fill the room below the ceiling,
+	// within these bounds.
+	shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
+	fastest           = 1 << 30
 	// quiet is how long the live heap is below the ceiling when an episode ends.
 	quiet = time.Minute
 	// shows is the number of collections after which what was evicted is gone: the first one may have
@@ -107,10 +107,8 @@ func (s *state) learn(all []*member, r reading) {
 
 // act lets caches owe what is above the ceiling.
 func (s *state) act(now time.Time, all []*member, ceiling float64) {
-	s.rest = busyInterval
-	if s.expected < calm*ceiling {
-		s.rest = interval
-	}
+	room := min(1, max(0, ceiling-s.expected)/fastest)
+	s.rest = max(shortest, min(longest, time.Duration(room*float64(time.Second))))
 	if s.expected <= ceiling {
 		s.calmDown(now)
 		return

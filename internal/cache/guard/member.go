@@ -25,32 +25,55 @@ const (
 type member struct {
 	cache func() Cache // nil once the cache is garbage
 	floor int64
-	exact bool // a unit is a byte
-	born  time.Time
 
-	seen  bool
 	units int64 // at the last look
 	left  int64 // of these, when all that is owed is gone
-	// learned is the number of units when sizes were learned last.
-	learned int64
-	hits  uint64
-	// size is the estimate of the bytes of a unit: one until it is learned. It is read with the mutex of
-	// the guard, too.
-	size  float64
-	known bool
 	// owed are the units of the last debt, shed the units that debts have evicted until the last look, and
 	// shedBefore until that debt.
 	owed, shed, shedBefore int64
 	// shedEntries and shedUnits are counted by the guard already. Its mutex guards them.
 	shedEntries, shedUnits int64
+
+	estimate
+	use
+}
+
+// estimate is what a unit of a cache is.
+type estimate struct {
+	exact bool // a unit is a byte
+	// size is the estimate of the bytes of a unit: one until something is known. It is written with the
+	// mutex of the guard.
+	size  float64
+	known bool
+	// learned is the number of units when sizes were learned last.
+	learned int64
+}
+
+// use is how often a cache is read.
+type use struct {
+	born time.Time // when the guard got it
+	seen bool
+	hits uint64
 	// recent and window are the hits and the time of the looks before, each with the weight that its age
 	// leaves to it.
 	recent, window float64
 }
 
+// add adds the hits until a look, which is so long after the last one.
+func (u *use) add(hits uint64, now time.Time, since time.Duration) {
+	if !u.seen {
+		u.seen = true
+		since = now.Sub(u.born)
+	}
+	old := math.Exp2(-since.Seconds() / halfLife.Seconds())
+	u.recent = u.recent*old + float64(hits-min(hits, u.hits))
+	u.window = u.window*old + since.Seconds()
+	u.hits = hits
+}
+
 // newMember returns a member for a cache in use.
 func newMember(floor int64, exact bool, cache func() Cache) *member {
-	m := &member{cache: cache, floor: floor, exact: exact, born: time.Now(), size: 1}
+	m := &member{cache: cache, floor: floor, estimate: estimate{exact: exact, size: 1}, use: use{born: time.Now()}}
 	m.units, m.hits = cache().Usage()
 	m.learned = m.units
 	_, m.shed = cache().Shed()
@@ -68,16 +91,9 @@ func (m *member) ask(now time.Time, since time.Duration) (grown float64) {
 	}
 	units, hits := c.Usage()
 	_, shed := c.Shed()
-	if !m.seen {
-		m.seen = true
-		since = now.Sub(m.born)
-	}
+	m.add(hits, now, since)
 	grown = float64(units+shed-m.units-m.shed) * m.size
 	m.units, m.left, m.shed = units, units, shed
-	old := math.Exp2(-since.Seconds() / halfLife.Seconds())
-	m.recent = m.recent*old + float64(hits-min(hits, m.hits))
-	m.window = m.window*old + since.Seconds()
-	m.hits = hits
 	return grown
 }
 

@@ -120,10 +120,10 @@ type core struct {
 
 // tally is what rare events need: their counts, and a lock.
 type tally struct {
-	poke   atomic.Pointer[func()] // see Guarded
+	poke   atomic.Pointer[func()] // see Ward.Guarded
 	shed   debt                   // what the guard's debts have evicted, in all
 	panics atomic.Uint64          // of Config.Notify
-	ages   histogram.Durations // of entries that left to make room
+	ages   histogram.Durations    // of entries that left to make room
 	// dividing is held while entries are moved between shards.
 	dividing sync.Mutex
 }

@@ -33,18 +33,18 @@ func TestDebtOfAGuardIsPaidExactly(t *testing.T) {
 				for i := range 50 {
 					c.Set(NewEntry(c, -1-i, i, Forever), evict.Pinned)
 				}
-				if units, _ := c.Usage(); units != 10_000*each {
+				if units, _ := WardOf(c).Usage(); units != 10_000*each {
 					t.Fatalf("%d units", units)
 				}
-				c.Owe(4000 * each)
-				c.Settle()
-				if entries, units := c.Shed(); c.Len() != 6050 || told != 4000 || entries != 4000 || units != 4000*each {
+				WardOf(c).Owe(4000 * each)
+				WardOf(c).Settle()
+				if entries, units := WardOf(c).Shed(); c.Len() != 6050 || told != 4000 || entries != 4000 || units != 4000*each {
 					t.Errorf("%d entries are left, %d were told, %d with %d units are counted", c.Len(), told, entries, units)
 				}
-				c.Owe(1 << 40)
-				c.Settle()
-				c.Settle()
-				if units, _ := c.Usage(); c.Len() != 50 || units != 0 {
+				WardOf(c).Owe(1 << 40)
+				WardOf(c).Settle()
+				WardOf(c).Settle()
+				if units, _ := WardOf(c).Usage(); c.Len() != 50 || units != 0 {
 					t.Errorf("%d entries are left of 50 that are pinned", c.Len())
 				}
 				for i := range 50 {
@@ -65,12 +65,12 @@ func TestStoresPayTheDebtOfAGuard(t *testing.T) {
 	for i := range 50_000 {
 		c.Set(NewEntry(c, i, i, Forever), 1)
 	}
-	c.Owe(0)
+	WardOf(c).Owe(0)
 	c.Set(NewEntry(c, -1, 0, Forever), 1)
 	if c.Len() != 50_001 {
 		t.Fatalf("%d entries are left without a debt", c.Len())
 	}
-	c.Owe(1000)
+	WardOf(c).Owe(1000)
 	c.Set(NewEntry(c, -2, 0, Forever), 1)
 	if c.Len() != 49_002 {
 		t.Errorf("%d entries are left after a store with a debt of 1000", c.Len())
@@ -85,14 +85,14 @@ func TestOneStoreIn64PokesTheGuard(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 1000})
 	defer c.Close()
 	n := 0
-	c.Guarded(func() { n++ })
+	WardOf(c).Guarded(func() { n++ })
 	for i := range 64_000 {
 		c.Set(NewEntry(c, i, i, Forever), 1)
 	}
 	if n < 800 || n > 1200 {
 		t.Errorf("64,000 stores poke %d times", n)
 	}
-	c.Guarded(nil)
+	WardOf(c).Guarded(nil)
 	n = 0
 	for i := range 1000 {
 		c.Set(NewEntry(c, i, i, Forever), 1)
@@ -111,7 +111,7 @@ func TestGuardedCacheKeepsWhatIsUsed(t *testing.T) {
 		for i := range n {
 			key := 1_000_000 + i
 			if r.IntN(2) == 0 {
-				key = r.IntN(3000)
+				key = r.IntN(750)
 			}
 			if e, _ := c.Get(key); e != nil {
 				hits++
@@ -122,11 +122,11 @@ func TestGuardedCacheKeepsWhatIsUsed(t *testing.T) {
 		}
 		return float64(hits) / float64(n)
 	}
-	bounded := ratio(New(Config[int, int]{MaxEntries: 4000}), func() {})
+	bounded := ratio(New(Config[int, int]{MaxEntries: 1000}), func() {})
 	c := New(Config[int, int]{MaxEntries: 1 << 30})
 	guarded := ratio(c, func() {
-		if n := c.Len(); n > 4200 {
-			c.Owe(int64(n - 3800))
+		if n := c.Len(); n > 1050 {
+			WardOf(c).Owe(int64(n - 950))
 		}
 	})
 	if guarded < 0.9*bounded {
@@ -146,9 +146,9 @@ func TestDebtsBesideAllElse(t *testing.T) {
 				key := r.IntN(30_000)
 				switch n := r.IntN(1000); {
 				case n == 0:
-					c.Owe(int64(r.IntN(3000)))
+					WardOf(c).Owe(int64(r.IntN(3000)))
 				case n == 1:
-					c.Settle()
+					WardOf(c).Settle()
 				case n == 2:
 					c.Notify(c.Resize(int64(1000+r.IntN(20_000)), 0))
 				case n < 100:
@@ -162,7 +162,7 @@ func TestDebtsBesideAllElse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c.Settle()
+	WardOf(c).Settle()
 	validate(t, c)
 	if n := len(slices.Collect(c.All())); n != c.Len() {
 		t.Errorf("%d entries of %d", n, c.Len())

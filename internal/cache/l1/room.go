@@ -252,7 +252,7 @@ type rest struct {
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
-	// guarded says that Owe was called.
+	// guarded says that Ward.Owe was called.
 	guarded atomic.Bool
 }
 

@@ -100,8 +100,8 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 				c.divide(func(h *evict.Head) uint64 { return c.hash(entryOf[K, V](h).Key) })
 			}
 		}
-		if a.hash%pokeOne == 0 {
-			c.pokeGuard()
+		if poke := c.poke.Load(); poke != nil && a.hash%pokeOne == 0 {
+			(*poke)()
 		}
 		if c.rest.ppm > 0 || c.rest.guarded.Load() {
 			gone = c.settleStore(a.head, gone)
