@@ -354,8 +354,11 @@ func TestGuardKeepsNoCacheAlive(t *testing.T) {
 		runtime.AddCleanup(c, func(int) { close(gone) }, 0)
 		Watch(&Guard{state: h.state}, c, false)
 	}()
-	for waiting := true; waiting; {
-		runtime.GC()
+	waiting := true
+	for range 200 {
+		if runtime.GC(); !waiting {
+			break
+		}
 		select {
 		case <-gone:
 			waiting = false
@@ -363,8 +366,8 @@ func TestGuardKeepsNoCacheAlive(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if n := len(h.living()); n != 0 {
-		t.Errorf("%d caches are known", n)
+	if n := len(h.living()); waiting || n != 0 {
+		t.Errorf("the cache is not garbage: %v; %d caches are known", waiting, n)
 	}
 }
 
@@ -375,11 +378,13 @@ func TestCollectionsBeginLooks(t *testing.T) {
 	Watch(g, c, false)
 	c.change(1000, 0)
 	before := runtime.NumGoroutine()
-	for c.Usage(); ; runtime.Gosched() {
-		if n, _ := c.Usage(); n == 0 {
-			break
-		}
+	shed := func() bool { n, _ := c.Usage(); return n == 0 }
+	for begun := time.Now(); time.Since(begun) < 20*time.Second && !shed(); {
 		runtime.GC()
+		runtime.Gosched()
+	}
+	if !shed() {
+		t.Error("collections have begun no look that evicts all")
 	}
 	g.Close()
 	if n := runtime.NumGoroutine(); n > before+1 { // the runtime has one for cleanups
