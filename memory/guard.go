@@ -13,23 +13,23 @@ import (
 // keeps no cache alive. Make it with [NewGuard]; a nil Guard guards nothing. All methods are safe for
 // concurrent use.
 //
-// The limit is GOMEMLIMIT, or else the smallest memory limit of the cgroups of the process and of all their
-// ancestors; it may change while the process runs. The guard looks at the live heap after collections
-// of the garbage collector: while the heap is small no more often than every 100 ms. It has no timer and no
-// goroutine that waits.
+// The limit is GOMEMLIMIT, or the smallest memory limit of the cgroups of the process and of all their
+// ancestors if that is smaller; it may change while the process runs. The guard looks at the heap after
+// garbage collections, and when caches are filled: every 100 ms at most, near the ceiling every 10 ms. It has no
+// timer and no goroutine that waits.
 //
-// If the live heap is above its ceiling, a look evicts as much as would bring it to nine tenths of the
-// ceiling, but no more than half of all that may go. The next look comes when a collection has seen
-// that. The bytes of an entry are learned from how the live heap changes with the number
-// of entries, or with their weight if that is bounded. A look evicts from the coldest cache: the one with the
-// fewest hits per byte, of which those in the last minute count most. In a cache its Policy chooses.
-// Pinned entries stay.
+// If the live heap is above its ceiling, or the caches have grown by so much since the last collection, caches
+// evict as much as would bring it to nine tenths of the ceiling, but no more than half of all that may go: in
+// the methods that store, and in the background. The bytes of an entry are learned from how the live heap
+// changes with the number of entries, or with their weight if that is bounded. The coldest cache pays: the
+// one with the fewest hits per byte, of which those in the last minute count most. In a cache its Policy
+// chooses. Pinned entries stay.
 type Guard guard.Guard
 
 // GuardOptions configure a [Guard]. The zero value is ready to use.
 type GuardOptions struct {
-	// Limit is the limit of the memory of the process in bytes. 0 means GOMEMLIMIT, or else the limit
-	// of a cgroup; without either the guard evicts nothing, and says so in the log. At least 16 MiB.
+	// Limit is the limit of the memory of the process in bytes, at least 16 MiB. 0 means GOMEMLIMIT, or the
+	// limit of a cgroup if that is smaller; without either the guard evicts nothing.
 	Limit int64
 	// Share is the part of the limit, less the memory that is no heap, that the live heap may take:
 	// the ceiling. The collector needs the rest: the closer the ceiling is to GOMEMLIMIT, the more often
@@ -37,7 +37,8 @@ type GuardOptions struct {
 	// at most 0.9 / (1 + GOGC/100) of that part, which is 0.45 by default: the heap grows by GOGC percent
 	// between collections.
 	Share float64
-	// Logger gets a warning when an episode begins. Nil means no logs.
+	// Logger gets a warning when an episode begins, and one line of advice when the guard is made if there is no
+	// limit, or if the collector does not know it. Nil means no logs.
 	Logger *slog.Logger
 }
 
@@ -46,7 +47,7 @@ const (
 	minLimit               = 16 << 20
 )
 
-// NewGuard makes a guard, which works until its Close. For invalid options it returns a joined error, one
+// NewGuard makes a guard, which works until its Close. It runs a garbage collection. For invalid options it returns a joined error, one
 // for each invalid field.
 func NewGuard(o GuardOptions) (*Guard, error) {
 	var err error

@@ -86,6 +86,8 @@ type state struct {
 	pending runtime.Cleanup
 	work    sync.WaitGroup // goroutines
 
+	settling sync.Mutex
+
 	looking sync.Mutex   // guards below, but for next
 	next    atomic.Int64 // before this time there is no look, in nanoseconds since start
 	start   time.Time
@@ -108,8 +110,13 @@ func newState(o Options, files fs.FS, read func() reading) *state {
 	r := read()
 	s.last, s.cycles, s.expected = s.start, r.cycles, float64(r.live)
 	s.acted = r.cycles - shows
-	if s.setLimit(s.start, r); s.stats.Limit == 0 {
+	s.setLimit(s.start, r)
+	switch s.stats.Source {
+	case "":
 		s.o.Logger.Warn("memory: the guard knows no limit, and evicts nothing: set GOMEMLIMIT, or Limit of its options")
+	case fromGroup:
+		s.o.Logger.Warn("memory: the collector does not know the limit of the cgroup, so caches get less of it: set GOMEMLIMIT to nine tenths of it",
+			slog.Int64("limit", s.stats.Limit))
 	}
 	return s
 }
@@ -256,8 +263,12 @@ func (s *state) goes(f func()) {
 	}
 }
 
-// settle evicts what caches owe, for the caches that store nothing.
+// settle evicts what caches owe, for the caches that store nothing. One goroutine does so at a time.
 func (s *state) settle() {
+	if !s.settling.TryLock() {
+		return
+	}
+	defer s.settling.Unlock()
 	for _, m := range s.living() {
 		if c := m.cache(); c != nil {
 			c.Settle()

@@ -1,9 +1,12 @@
 package guard
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -66,7 +69,7 @@ func TestSmallestLimitOfAllCgroupsCounts(t *testing.T) {
 		}, 50 << 20},
 		"limits that lie": {map[string]string{
 			"proc/self/cgroup": "0::/a/b/c/d/e\n", "proc/self/mountinfo": mount2, "sys/fs/cgroup/memory.max": "104857600",
-			"sys/fs/cgroup/a/memory.max": "-1", "sys/fs/cgroup/a/b/memory.max": "0", "sys/fs/cgroup/a/b/c/memory.max": "",
+			"sys/fs/cgroup/a/memory.max": "-1", "sys/fs/cgroup/a/b/memory.max": "4096", "sys/fs/cgroup/a/b/c/memory.max": "",
 			"sys/fs/cgroup/a/b/c/d/memory.max": "5 apples", "sys/fs/cgroup/a/b/c/d/e/memory.max": "99999999999999999999999",
 		}, 100 << 20},
 		"files that are no such files": {map[string]string{
@@ -117,6 +120,18 @@ func TestLimitIsTheOneThatHolds(t *testing.T) {
 		time.Sleep(fileInterval)
 		check(0, math.MaxInt64, found{})
 	})
+}
+
+// TestAdviceNamesALimitThatTheCollectorDoesNotKnow makes guards below one, and above.
+func TestAdviceNamesALimitThatTheCollectorDoesNotKnow(t *testing.T) {
+	files := tree(map[string]string{"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mount2, "sys/fs/cgroup/memory.max": "104857600"})
+	for memLimit, lines := range map[int64]int{math.MaxInt64: 1, 90 << 20: 0} {
+		var log bytes.Buffer
+		newState(Options{Share: 0.7, Logger: slog.New(slog.NewTextHandler(&log, nil))}, files, func() reading { return reading{memLimit: memLimit, percent: 100} })
+		if text := log.String(); strings.Count(text, "\n") != lines || lines > 0 && !strings.Contains(text, "limit=104857600") {
+			t.Errorf("GOMEMLIMIT %d: the log is %q", memLimit, text)
+		}
+	}
 }
 
 // TestCeilingLeavesRoomForTheCollector compares limits that the collector knows with others.

@@ -110,7 +110,7 @@ type core struct {
 
 	maxEntries, maxWeight atomic.Int64
 	rest                  rest
-	_                     [48]byte // writers of totals leave the bounds in the caches of other processors
+	_                     [32]byte // writers of totals leave the bounds in the caches of other processors
 	totals
 	_ [40]byte
 
