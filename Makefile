@@ -27,7 +27,7 @@ RACE := $(if $(shell command -v "$$(go env CC)"),-race)
 each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint test build fuzz mutants real whole cover bench newer up down tidy check
+.PHONY: help fmt lint test build fuzz mutants real whole cover bench guard newer up down tidy check
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -89,6 +89,9 @@ cover: ## share of statements that the root module's tests reach
 
 bench: ## compare with others: BENCH selects, COUNT repeats
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+guard: ## a process with little memory, with and without the guard of its caches, in ten minutes
+	cd bench && go run ./cmd/guard
 
 newer: ## the tests of all modules with the next Go (NEWER, default 1.27.0)
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOTOOLCHAIN=go$(NEWER) go test -short ./...) || exit; done

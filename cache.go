@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
@@ -142,9 +144,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	})
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.startNear()
-	if c.encoding = o.Remote.Codec; c.encoding == nil {
-		c.encoding = defaultCodec[V]()
-	}
+	c.encoding = cmp.Or(o.Remote.Codec, defaultCodec[V]())
 	c.compared = origin.NewChanges(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
@@ -180,6 +180,8 @@ func (c *Cache[K, V]) startNear() {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.near.Flags = expiry.Closely
 	}
+	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.memory), false)
+	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.near.Negatives), false)
 }
 
 // start makes the parts of the cache beside L1 and flights. now is the clock of L1, f the

@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -45,10 +46,7 @@ func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 // life returns how long a value stored by o is to live. It is not positive if
 // the value is not to be stored.
 func (c *core) life(o *call) time.Duration {
-	if o.ttl == 0 {
-		return c.births.Jittered(c.tuned.ttl())
-	}
-	return c.births.Jittered(o.ttl)
+	return c.births.Jittered(cmp.Or(o.ttl, c.tuned.ttl()))
 }
 
 // passesMemory reports whether a call keeps nothing in L1.
@@ -67,11 +65,7 @@ func (c *core) kept(left time.Duration, own *expiry.Own) time.Duration {
 
 // memoryTTL is the longest life that a value with these lives may have in L1 now.
 func (c *core) memoryTTL(own *expiry.Own) time.Duration {
-	ttl := c.settings.Memory.TTL
-	if ttl == 0 {
-		ttl = NoExpiry
-	}
-	ttl = own.Longest(ttl)
+	ttl := own.Longest(cmp.Or(c.settings.Memory.TTL, NoExpiry))
 	switch {
 	case c.link.Mute():
 		return 0

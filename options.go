@@ -201,6 +201,10 @@ type Memory[K comparable, V any] struct {
 	// needs.
 	EvictShare float64
 
+	// Guard makes L1 smaller while the process has too little memory; guards of guard.Floor keep
+	// so many entries, or so much weight. Nil means none.
+	Guard *memory.Guard
+
 	// Off makes L1 keep nothing: every read asks L2, and one load at a time still
 	// serves all callers of a key. The errors of failed loads are remembered nevertheless;
 	// see ErrorTTL. The other fields, but Clone, have no effect then.

@@ -10,6 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/observe/histogram"
 	"github.com/strata-cache/strata/internal/observe/program"
+	"github.com/strata-cache/strata/memory"
 )
 
 // Stats are the numbers of a Cache since it was made, unless a field says
@@ -140,6 +141,9 @@ type Stats struct {
 	// MaxEntries and MaxWeight are the bounds of L1; 0 for none.
 	MaxEntries, MaxWeight int64
 
+	// Guard are the numbers of Memory.Guard, which caches may share; zeros without one.
+	Guard memory.GuardStats
+
 	// TuneRefused counts calls of [Cache.Tune] with an invalid value. Off says that this
 	// instance of the cache is turned off.
 	TuneRefused uint64
@@ -251,7 +255,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Connected: c.link.Connected(), BusSilence: c.link.Silence(), BusEcho: durations(c.link.Echo()),
 		TuneRefused: c.tuned.refused.Load(), Off: c.tuned.off.Load(),
 		Evicted: m.Evicted, Expired: m.Expired, Rejected: m.Rejected, EvictionAge: durations(c.memory.Ages()),
-		Entries: m.Entries, Weight: m.Weight,
+		Entries: m.Entries, Weight: m.Weight, Guard: c.o.Memory.Guard.Stats(),
 		CallbackPanics: n.callbackPanics.Load() + c.callbacks.Panics(),
 		CallbacksLate:  c.callbacks.Late(), CallbacksDropped: c.callbacks.Dropped(),
 	}

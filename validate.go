@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (o *Options[K, V]) settings() *settings {
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Tracer: o.Tracer, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
 			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
-			DetectMutation: m.DetectMutation, TTL: m.TTL, Off: m.Off,
+			DetectMutation: m.DetectMutation, TTL: m.TTL, Off: m.Off, Guard: m.Guard,
 		},
 		Remote: Remote[none, none]{
 			Tier: r.Tier, Bus: r.Bus, Strict: r.Strict, Timeout: r.Timeout, BreakAfter: r.BreakAfter, BreakFor: r.BreakFor,
@@ -72,12 +73,7 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 	if s.IsNotFound = o.IsNotFound; s.IsNotFound == nil {
 		s.IsNotFound = IsNotFound
 	}
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
-	if s.Hooks == nil {
-		s.Hooks = &Hooks{}
-	}
+	s.Logger, s.Hooks = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), cmp.Or(s.Hooks, &Hooks{})
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
 	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.BatchSize
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
@@ -108,9 +104,7 @@ func (r *Remote[K, V]) fill() (errs []error) {
 		errs = append(errs, fmt.Errorf("strata: options: Remote.Key: required, with a Bus ParseKey too, for keys of type %v: "+
 			"no string, no integer, and without MarshalText or UnmarshalText", reflect.TypeFor[K]()))
 	}
-	if r.Codec == nil {
-		r.Codec = defaultCodec[V]()
-	}
+	r.Codec = cmp.Or(r.Codec, defaultCodec[V]())
 	if c, ok := r.Codec.(codec.Checker); ok {
 		if err := c.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("strata: options: Remote.Codec: %w", err))

@@ -3,9 +3,11 @@ package memory
 import (
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/bytestore"
+	"github.com/strata-cache/strata/internal/cache/guard"
 )
 
 // ByteCache is a Cache of bytes, bounded by bytes: a map from byte slices to byte slices that
@@ -20,7 +22,12 @@ import (
 //
 // Make it with [NewByteCache]. All methods are safe for concurrent use. It has no goroutine and needs no
 // Close.
-type ByteCache struct{ store *bytestore.Store }
+type ByteCache struct {
+	store *bytestore.Store
+
+	mu    sync.Mutex // guards leave
+	leave func()     // takes the cache from its Guard; nil without one
+}
 
 // MinBytes is the least bound of a [ByteCache].
 const MinBytes = 128 << 10
@@ -33,7 +40,7 @@ func NewByteCache(maxBytes int64) (*ByteCache, error) {
 	if err != nil {
 		return nil, boundError(maxBytes)
 	}
-	return &ByteCache{s}, nil
+	return &ByteCache{store: s}, nil
 }
 
 func boundError(maxBytes int64) error {
@@ -79,6 +86,16 @@ func (c *ByteCache) Resize(maxBytes int64) error {
 		return boundError(maxBytes)
 	}
 	return nil
+}
+
+// SetGuard gives the cache to a guard, and takes it from the one that it had before. With nil it has none.
+func (c *ByteCache) SetGuard(g *Guard) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leave != nil {
+		c.leave()
+	}
+	c.leave = guard.Watch((*guard.Guard)(g), c.store, true)
 }
 
 // Stats returns the counts. Weight is the memory that the cache takes, Evicted counts entries that

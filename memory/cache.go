@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
@@ -24,7 +25,9 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: cmp.Or(o.TTL, NoExpiry)}, nil
+	c := &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: cmp.Or(o.TTL, NoExpiry)}
+	guard.Watch((*guard.Guard)(o.Guard), l1.WardOf(c.engine), false)
+	return c, nil
 }
 
 // Get returns the value of key, and reports whether there is one.

@@ -70,6 +70,11 @@
 // collection takes no longer than with none. It is bounded by the memory that it takes, tables
 // included. Each read copies the value.
 //
+// # Memory of the process
+//
+// A [Guard] makes any number of caches smaller while the heap of the process is too large for its
+// limit: GOMEMLIMIT, or that of a container. With one, bounds may be generous.
+//
 // # Time
 //
 // An entry is never served at or after its deadline, by the monotonic clock;

@@ -57,6 +57,10 @@ type Options[K comparable, V any] struct {
 	// writes to its entry once in IdleTTL/16 at most.
 	IdleTTL time.Duration
 
+	// Guard makes the cache smaller while the process needs more memory than it has. Nil means
+	// none.
+	Guard *Guard
+
 	// OnEvict, if not nil, is called once for every value that leaves the
 	// cache, after its removal, with the reason. It runs in the method that
 	// removed the value, or in the background for an expired value, and so in

@@ -122,13 +122,16 @@ func metricsOf(t testing.TB, caches ...strataotel.Source) map[string]collected {
 
 // unexported are the numbers of Stats without a metric, and the reason for each.
 var unexported = map[string]string{ // read-only
-	"Reads":         "the sum of strata.tier.requests of L1",
-	"L1.Errors":     "L1 has no errors",
-	"L1.TimedOut":   "L1 has no errors",
-	"L1.Foreign":    "L1 has no foreign values",
-	"L2.Errors":     "strata.remote.duration has them by operation",
-	"L2.TimedOut":   "strata.remote.duration has them by operation",
-	"CallbacksLate": "callbacks that are late cost nothing before they are so many that events are dropped",
+	"Reads":              "the sum of strata.tier.requests of L1",
+	"L1.Errors":          "L1 has no errors",
+	"L1.TimedOut":        "L1 has no errors",
+	"L1.Foreign":         "L1 has no foreign values",
+	"L2.Errors":          "strata.remote.duration has them by operation",
+	"L2.TimedOut":        "strata.remote.duration has them by operation",
+	"Guard.Limit":        "the ceiling is a part of it",
+	"Guard.Episodes":     "an episode is the time in which evictions of the guard go on",
+	"Guard.EvictedBytes": "an estimate",
+	"CallbacksLate":      "callbacks that are late cost nothing before they are so many that events are dropped",
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {

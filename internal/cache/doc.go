@@ -11,6 +11,8 @@
 //   - evict: decides which entries of a shard leave, and when: the eviction policies,
 //     A3-FIFO by default, and the timing wheel
 //   - bytestore: keys and values as bytes, in chunks without pointers
+//   - guard: makes caches smaller while the heap of the process is too large: the limit, the
+//     looks after collections, the coldest cache
 //   - expiry: the times of an entry's life and its stamp, in 16 bytes
 //   - ledger: generation, watermarks, lane versions and tags: which entries of L1 may be
 //     served

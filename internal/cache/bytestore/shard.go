@@ -247,6 +247,21 @@ func (s *shard) growIndex(c *Store) (need int) {
 	return 0
 }
 
+// makeRoom sweeps a chunk, and gives back the memory that the shard has no use for.
+func (s *shard) makeRoom(c *Store) {
+	s.sweep(c, false)
+	s.giveSpare(c)
+	s.shrinkIndex(c)
+}
+
+// memory returns the memory of the chunks and of the index.
+func (s *shard) memory() (n int64) {
+	for i := range s.chunks {
+		n += int64(len(s.chunks[i].data))
+	}
+	return n + int64(len(s.index.slots)*slotBytes)
+}
+
 // shrinkIndex makes the index as small as its slots let it be.
 func (s *shard) shrinkIndex(c *Store) {
 	n := len(s.index.slots)

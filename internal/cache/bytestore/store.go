@@ -41,6 +41,16 @@ type Store struct {
 	// Resize until enough entries have left.
 	room atomic.Int64
 	turn atomic.Uint32 // of the shard that frees memory for others next
+
+	guarded
+}
+
+// guarded is what a store has for its guard.
+type guarded struct {
+	poke atomic.Pointer[func()]
+	owed atomic.Int64 // bytes to free; zero or less for none
+	// shedEntries and shedBytes are what has been freed of that.
+	shedEntries, shedBytes atomic.Int64
 }
 
 // Stats are numbers of a [Store] since it was made.
@@ -66,7 +76,7 @@ func New(budget int64) (*Store, error) {
 	c.shift = uint(64 - bits.TrailingZeros(uint(n)))
 	c.shards = make([]shard, n)
 	c.budget.Store(budget)
-	c.room.Store(budget - int64(n)*(shardBytes+slotBytes*minSlots))
+	c.room.Store(budget - int64(n)*leastMemory)
 	for i := range c.shards {
 		c.shards[i].init()
 	}
@@ -125,6 +135,7 @@ func (c *Store) Set(key, value []byte, ttl time.Duration) bool {
 			need, ok := s.put(c, hash, key, value, deadline)
 			s.mu.Unlock()
 			if ok {
+				c.tellGuard(hash)
 				return true
 			}
 			if !c.free(need) {
@@ -141,22 +152,38 @@ func (c *Store) Set(key, value []byte, ttl time.Duration) bool {
 	return false
 }
 
+const (
+	// pokeOne is how many keys there are for one whose Sets poke the guard.
+	pokeOne = 64
+	// setTurns is the number of turns in which a Set frees what is owed.
+	setTurns = 4
+	// leastMemory is the memory of a shard without entries.
+	leastMemory = shardBytes + slotBytes*minSlots
+)
+
+// tellGuard is called after a Set.
+func (c *Store) tellGuard(hash uint64) {
+	if f := c.poke.Load(); f != nil && hash%pokeOne == 0 {
+		(*f)()
+	}
+	if c.owed.Load() > 0 {
+		c.settle(setTurns)
+	}
+}
+
 // mostRounds bounds how often a Set frees memory in other shards. One round is enough unless other
 // writers take the freed memory.
 const mostRounds = 1000
 
 // free frees memory of shards in turn, and reports whether need bytes are free.
 func (c *Store) free(need int) bool {
-	// A chunk that is read again and again leaves after three laps.
-	for range 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) {
+	for range c.turns() {
 		if c.room.Load() >= int64(need) {
 			return true
 		}
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
 		s.mu.Lock()
-		s.sweep(c, false)
-		s.giveSpare(c)
-		s.shrinkIndex(c)
+		s.makeRoom(c)
 		s.mu.Unlock()
 	}
 	return c.room.Load() >= int64(need)
@@ -252,6 +279,56 @@ func (c *Store) Resize(budget int64) error {
 	}
 	return nil
 }
+
+// Guarded makes one in 64 Sets, by the hash of the key, call poke, which must not take long; nil for
+// none.
+func (c *Store) Guarded(poke func()) {
+	if poke == nil {
+		c.poke.Store(nil)
+		return
+	}
+	c.poke.Store(&poke)
+}
+
+// Usage returns the units that Owe counts, which are bytes, and the hits since the store was made.
+func (c *Store) Usage() (units int64, hits uint64) {
+	for i := range c.shards {
+		hits += c.shards[i].hits.Load()
+	}
+	return max(0, c.Bytes()-int64(len(c.shards))*leastMemory), hits
+}
+
+// Shed returns how many entries and bytes debts of Owe have freed.
+func (c *Store) Shed() (entries, bytes int64) { return c.shedEntries.Load(), c.shedBytes.Load() }
+
+// Owe makes the next Sets, or Settle, free so many bytes, in place of what was owed before. The budget
+// stays.
+func (c *Store) Owe(bytes int64) { c.owed.Store(bytes) }
+
+// Settle frees what is owed.
+func (c *Store) Settle() {
+	c.settle(c.turns())
+	c.owed.Store(0) // what is left cannot be freed
+}
+
+// settle frees memory that is owed, in so many turns of shards at most.
+func (c *Store) settle(turns int) {
+	for ; turns > 0 && c.owed.Load() > 0; turns-- {
+		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
+		s.mu.Lock()
+		before, evicted := s.memory(), s.evicted
+		s.makeRoom(c)
+		entries, bytes := int64(s.evicted-evicted), before-s.memory()
+		s.mu.Unlock()
+		c.owed.Add(-bytes)
+		c.shedEntries.Add(entries)
+		c.shedBytes.Add(bytes)
+	}
+}
+
+// turns is the number of turns of shards that empty a store. A chunk that is read again and again leaves
+// after three laps.
+func (c *Store) turns() int { return 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) }
 
 func (c *Store) shard(hash uint64) *shard { return &c.shards[hash>>c.shift] }
 

@@ -310,3 +310,45 @@ func TestHitOfBytesAllocatesNothing(t *testing.T) {
 		t.Errorf("an update makes %v allocations", n)
 	}
 }
+
+// TestDebtOfAGuardIsFreed settles debts, by itself and by Sets.
+func TestDebtOfAGuardIsFreed(t *testing.T) {
+	c := newStore(t, 64<<20)
+	poked := 0
+	c.Guarded(func() { poked++ })
+	set := func(n int) {
+		for i := range n {
+			c.Set([]byte(fmt.Sprint(i)), make([]byte, 1000), 0)
+		}
+	}
+	set(20_000)
+	before, entries := c.Bytes(), c.Len()
+	if n, _ := c.Usage(); n > before || n < before*9/10 || poked < 200 || poked > 500 {
+		t.Errorf("%d of %d bytes may go; poked %d times", n, before, poked)
+	}
+	c.Owe(8 << 20)
+	c.Settle()
+	shed, bytes := c.Shed()
+	if n := before - c.Bytes(); n != bytes || n < 8<<20 || n > 9<<20 || int(shed) != entries-c.Len() {
+		t.Errorf("%d bytes and %d entries have gone, %d and %d are counted", n, entries-c.Len(), bytes, shed)
+	}
+	check(t, c)
+	c.Guarded(nil)
+	poked = 0
+	c.Owe(4 << 20)
+	before = c.Bytes()
+	set(100)
+	if n := before - c.Bytes(); n < 3<<20 || poked > 0 {
+		t.Errorf("Sets have freed %d bytes; poked %d times", n, poked)
+	}
+	c.Owe(1 << 40)
+	c.Settle()
+	if n, _ := c.Usage(); n > 64<<10 || c.owed.Load() != 0 {
+		t.Errorf("%d bytes are left, %d owed", n, c.owed.Load())
+	}
+	set(1000)
+	if c.Len() != 1000 {
+		t.Errorf("%d entries after a debt that nothing could pay", c.Len())
+	}
+	check(t, c)
+}

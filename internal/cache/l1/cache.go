@@ -110,7 +110,7 @@ type core struct {
 
 	maxEntries, maxWeight atomic.Int64
 	rest                  rest
-	_                     [48]byte // writers of totals leave the bounds in the caches of other processors
+	_                     [32]byte // writers of totals leave the bounds in the caches of other processors
 	totals
 	_ [40]byte
 
@@ -120,8 +120,10 @@ type core struct {
 
 // tally is what rare events need: their counts, and a lock.
 type tally struct {
-	panics atomic.Uint64       // of Config.Notify
-	ages   histogram.Durations // of entries that left to make room
+	poke   atomic.Pointer[func()] // see Ward.Guarded
+	shed   debt                   // what the guard's debts have evicted, in all
+	panics atomic.Uint64          // of Config.Notify
+	ages   histogram.Durations    // of entries that left to make room
 	// dividing is held while entries are moved between shards.
 	dividing sync.Mutex
 }

@@ -246,9 +246,8 @@ const (
 type rest struct {
 	// ppm is Config.EvictShare in millionths. It is written once.
 	ppm int64
-	// entries and weight are the remainder of a share of the cache; zero or less if
-	// nothing remains.
-	entries, weight atomic.Int64
+	// share is a share of the cache, guard what the guard of the memory wants.
+	share, guard debt
 	// left says that the sweeper evicts the rest, and no store is about to.
 	left atomic.Bool
 
@@ -257,6 +256,33 @@ type rest struct {
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
+	// guarded says that Ward.Owe was called.
+	guarded atomic.Bool
+}
+
+// debt is the remainder of what must be evicted; zero or less if nothing remains.
+type debt struct{ entries, weight atomic.Int64 }
+
+// rest returns what remains.
+func (d *debt) rest() change { return change{max(0, d.entries.Load()), max(0, d.weight.Load())} }
+
+// pay takes an evicted entry, a negative change, off the debt, and reports whether anything remained.
+func (d *debt) pay(less change) (was bool) {
+	if d.entries.Load() > 0 {
+		d.entries.Add(less.entries)
+		was = true
+	}
+	if d.weight.Load() > 0 {
+		d.weight.Add(less.weight)
+		was = true
+	}
+	return was
+}
+
+// set replaces what remains.
+func (d *debt) set(to change) {
+	d.entries.Store(to.entries)
+	d.weight.Store(to.weight)
 }
 
 // bound returns n, at most most, or Forever if n is zero or less: no bound.
@@ -309,21 +335,25 @@ func (c *core) owe(d change) {
 		bound = min(bound, maxBound)
 		return bound/million*c.rest.ppm + bound%million*c.rest.ppm/million
 	}
-	if d == (change{}) || c.rest.entries.Load() > 0 || c.rest.weight.Load() > 0 {
+	if d == (change{}) || c.rest.share.rest() != (change{}) {
 		return
 	}
 	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
-		c.rest.entries.Store(part(bound))
+		c.rest.share.entries.Store(part(bound))
 	}
 	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
-		c.rest.weight.Store(part(bound))
+		c.rest.share.weight.Store(part(bound))
 	}
 }
 
 // owes returns the entries and the weight that must be evicted.
 func (c *core) owes() (d change) {
 	r := &c.rest
-	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
+	d = r.share.rest()
+	if r.guarded.Load() {
+		g := r.guard.rest()
+		d = change{max(d.entries, g.entries), max(d.weight, g.weight)}
+	}
 	if r.lowering.Load() {
 		w := c.wanted()
 		d.entries = max(d.entries, c.maxEntries.Load()-w.entries, c.entries.Load()-w.entries)
@@ -332,23 +362,21 @@ func (c *core) owes() (d change) {
 	return d
 }
 
-// pay notes the eviction of an entry, a negative change: it is taken off the owed share.
+// pay notes the eviction of an entry, a negative change: it is taken off all that is owed.
 func (c *core) pay(less change) {
-	if c.rest.ppm == 0 {
-		return
+	if c.rest.ppm > 0 {
+		c.rest.share.pay(less)
 	}
-	if c.rest.entries.Load() > 0 {
-		c.rest.entries.Add(less.entries)
-	}
-	if c.rest.weight.Load() > 0 {
-		c.rest.weight.Add(less.weight)
+	if c.rest.guarded.Load() && c.rest.guard.pay(less) {
+		c.shed.entries.Add(-less.entries)
+		c.shed.weight.Add(-less.weight)
 	}
 }
 
 // forgive is called when nothing is left that may be evicted.
 func (c *core) forgive() {
-	c.rest.entries.Store(0)
-	c.rest.weight.Store(0)
+	c.rest.share.set(change{})
+	c.rest.guard.set(change{})
 	// A change as large as this lowers the bounds to the wanted ones in one step.
 	if c.rest.lowering.Load() {
 		c.lower(change{-Forever / 2, -Forever / 2})
@@ -420,7 +448,9 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 		c.release(less)
 		d.entries += less.entries
 		d.weight += less.weight
-		n++
+		if n++; c.rest.guarded.Load() && c.owes() == (change{}) {
+			break // stores and the guard pay together
+		}
 	}
 	return gone, n
 }

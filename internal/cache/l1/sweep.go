@@ -187,3 +187,64 @@ func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 	}
 	return dead, true
 }
+
+// Ward is a cache as the guard of the memory sees it; see guard.Cache.
+type Ward core
+
+// WardOf returns the ward of c.
+func WardOf[K comparable, V any](c *Cache[K, V]) *Ward { return (*Ward)(&c.core) }
+
+// pokeOne is how many keys there are for one whose stores poke the guard.
+const pokeOne = 64
+
+// Guarded makes one in 64 stores, by the hash of the key, call poke, which must not take long;
+// nil for none.
+func (w *Ward) Guarded(poke func()) {
+	if poke == nil {
+		w.poke.Store(nil)
+		return
+	}
+	w.poke.Store(&poke)
+}
+
+// Usage returns the units that Owe counts, and the hits since the cache was made. A unit is one of
+// weight if the weight is bounded, and else an entry. Pinned entries have no units.
+func (w *Ward) Usage() (units int64, hits uint64) {
+	units = w.entries.Load()
+	if (*core)(w).weighted() {
+		units = w.weight.Load()
+	}
+	return max(0, units-w.pinned.Load()), w.counts.sum(countHits)
+}
+
+// Shed returns how many entries and units debts of Owe have evicted.
+func (w *Ward) Shed() (entries, units int64) {
+	entries = w.shed.entries.Load()
+	if (*core)(w).weighted() {
+		return entries, w.shed.weight.Load()
+	}
+	return entries, entries
+}
+
+// Owe makes the next stores, or Settle, evict so many units, in place of what was owed before. The policy
+// chooses the entries. The bounds stay.
+//
+// From then on the policy takes the cache for full: else new entries would fill the room of the
+// evicted ones as they come, used or not.
+func (w *Ward) Owe(units int64) {
+	d := change{entries: units}
+	if (*core)(w).weighted() {
+		d = change{weight: units}
+	}
+	w.rest.guarded.Store(true)
+	w.rest.guard.set(d)
+}
+
+// Settle evicts what is owed, and calls Notify for each entry.
+func (w *Ward) Settle() {
+	for done := false; !done; {
+		var gone []removed
+		gone, done = (*core)(w).settle(sliceEntries, nil, nil)
+		(*core)(w).tell(gone)
+	}
+}

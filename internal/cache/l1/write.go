@@ -102,7 +102,10 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 				c.divide(func(h *evict.Head) uint64 { return c.hash(entryOf[K, V](h).Key) })
 			}
 		}
-		if c.rest.ppm > 0 {
+		if poke := c.poke.Load(); poke != nil && a.hash%pokeOne == 0 {
+			(*poke)()
+		}
+		if c.rest.ppm > 0 || c.rest.guarded.Load() {
 			gone = c.settleStore(a.head, gone)
 		}
 		return c.list(gone), o
@@ -300,9 +303,10 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if held != nil {
 		return c.replace(s, a, held, gone)
 	}
+	guarded := c.rest.guarded.Load()
 	if !a.admitted {
 		a.admitted = true
-		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
+		a.at = s.order.Admit(a.hash, a.weight, guarded || c.over(a.change()))
 	}
 	a.need, a.held = a.change(), nil
 	gone, ok := c.room(s, a, eviction{a.at, a.forced, nil, a.now}, gone)
@@ -312,7 +316,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a, c.idle.Stamp(a.now), a.evicted)
+	s.insert(a, c.idle.Stamp(a.now), guarded || a.evicted)
 	a.crowded = s.held.entries >= 2*shardEntries && c.inUse() < len(c.shards)
 	c.stored(s, a)
 	return gone, true

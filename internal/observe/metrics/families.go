@@ -232,6 +232,14 @@ func memory() []Family {
 		},
 		histogramOf("strata_eviction_age_seconds", "Age of values that left L1 to make room, of one in 64. Ages far below the TTL say that L1 is too small.", nil,
 			func(r *Reading) *strata.Histogram { return &r.EvictionAge }),
+		single(Gauge, "strata_guard_heap_bytes", "By", "Live heap of the process at the last look of the guard.", hasGuard,
+			func(r *Reading) int64 { return r.Guard.Heap }),
+		single(Gauge, "strata_guard_ceiling_bytes", "By", "Live heap from which the guard evicts.", hasGuard,
+			func(r *Reading) int64 { return r.Guard.Ceiling }),
+		single(Counter, "strata_guard_evictions_total", "{entry}", "Entries that the guard has evicted, of all its caches.", hasGuard,
+			func(r *Reading) int64 { return int64(r.Guard.Evicted) }),
+		single(Gauge, "strata_guard_exhausted", "1", "1 while the heap is too large and the guard has nothing left to evict, else 0.", hasGuard,
+			func(r *Reading) int64 { return oneIf(r.Guard.Exhausted) }),
 	}
 }
 

@@ -157,6 +157,9 @@ func servers(name, help string, names func(*Reading) []string) Family {
 func hasL2(r *Reading) bool  { return r.Parts.L2 != "" }
 func hasBus(r *Reading) bool { return r.Parts.Bus != "" }
 
+// hasGuard reports whether the cache has a guard with a limit.
+func hasGuard(r *Reading) bool { return r.Guard.Limit > 0 }
+
 // compresses reports whether the Codec has compressed a value, or left it as it is.
 func compresses(r *Reading) bool { return r.Compressed+r.StoredRaw > 0 }
 

@@ -12,7 +12,7 @@ import (
 // options missing here are functions that say nothing, or parts of Info.
 const shown = `
 	Off TTL IdleTTL Jitter RefreshAt RefreshSpread RefreshEvery Stale.WhileRevalidate Stale.OnError NotFoundTTL ErrorTTL
-	Memory.MaxEntries Memory.MaxWeight Memory.Policy Memory.EvictShare Memory.TTL Memory.Off Memory.Weigh Memory.Clone
+	Memory.MaxEntries Memory.MaxWeight Memory.Policy Memory.EvictShare Memory.Guard Memory.TTL Memory.Off Memory.Weigh Memory.Clone
 	Memory.DetectMutation
 	Limits.SoftTimeout Limits.HardTimeout Limits.MaxLoads Limits.MaxWaiters Limits.MaxRefreshes Limits.MaxKeyBytes
 	Limits.Lease Limits.CancelAbandoned
