@@ -51,6 +51,23 @@ func ExampleNew_weight() {
 	// b cleared
 }
 
+// Bound a cache by bytes: keys, values, and what an entry takes beside them.
+func ExampleNew_bytes() {
+	pages, err := memory.New(memory.Options[string, []byte]{
+		MaxWeight: 64 << 20, // bytes
+		Weigh:     func(path string, body []byte) int64 { return int64(len(path) + len(body) + 100) },
+		Policy:    memory.A3FIFO, // the default
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pages.Close()
+	pages.Set("/", []byte("hello"))
+	fmt.Println(pages.Len(), pages.Weight())
+	// Output: 1 106
+}
+
 // Keep the entries used last, and make room for ten percent at once.
 func ExamplePolicy() {
 	cache, err := memory.New(memory.Options[int, string]{

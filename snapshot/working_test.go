@@ -103,6 +103,57 @@ func TestEntriesThatComeMeanwhilePushNoneOutOfASnapshot(t *testing.T) {
 	}
 }
 
+// weighed makes a cache with a bound of weights: the weight of a value is its length.
+func weighed(bound int64) func(*strata.Options[string, string]) {
+	return func(o *strata.Options[string, string]) {
+		o.Memory = strata.Memory[string, string]{MaxWeight: bound, Weigh: func(_, v string) int64 { return int64(len(v)) }}
+	}
+}
+
+// TestDivisionOfShardsHidesNothingFromASnapshot saves a cache again and again whose number of shards
+// grows with its entries, and whose bound is tuned meanwhile. No bound is below the weight of all.
+func TestDivisionOfShardsHidesNothingFromASnapshot(t *testing.T) {
+	for range kit.Rounds(6) {
+		c := alone(t, "users", 500, weighed(1<<30))
+		var writer sync.WaitGroup
+		writer.Go(func() { named(t, c, "new", 6000) })
+		for i := range 5 {
+			must(t, c.Tune(strata.Tuning{MaxWeight: new(int64(1<<30 + i))}))
+			other := alone(t, "users", 0)
+			r := loaded(t, saved(t, c), other)
+			if n := holds(t, other, 500); n < 499 { // one may share a mark with a written key
+				t.Errorf("%d of 500 entries: %+v", n, r)
+			}
+			must(t, other.Close(t.Context()))
+		}
+		writer.Wait()
+		if n, lost := holds(t, c, 500), missing(t, c, "new", 6000); n != 500 || lost > 0 || c.Stats().Evicted > 0 {
+			t.Errorf("%d of 500 entries, %d others lost", n, lost)
+		}
+		must(t, c.Close(t.Context()))
+	}
+}
+
+// TestSnapshotHasNoValueThatWasRefused: a full cache serves a heavy load without keeping it. A snapshot
+// has such a value only if it was set, and a full cache then takes it.
+func TestSnapshotHasNoValueThatWasRefused(t *testing.T) {
+	heavy := strings.Repeat("x", 2000)
+	load := func(context.Context, string) (string, error) { return heavy, nil }
+	c, full := alone(t, "users", 1000, weighed(4000)), alone(t, "users", 1000, weighed(4000))
+	if _, err := c.GetOrLoad(t.Context(), "loaded", load); err != nil {
+		t.Fatal(err)
+	}
+	loaded(t, saved(t, c), full)
+	if _, ok := full.Get(t.Context(), "loaded"); ok {
+		t.Error("a refused value came with a snapshot")
+	}
+	must(t, c.Set(t.Context(), "set", heavy))
+	loaded(t, saved(t, c), full)
+	if v, ok := full.Get(t.Context(), "set"); !ok || v != heavy || full.Stats().Weight > 4000 {
+		t.Errorf("the value that was set: %d bytes, %v; weight %d", len(v), ok, full.Stats().Weight)
+	}
+}
+
 func TestWritesOfOtherKeysDuringATransferCostNoEntry(t *testing.T) {
 	for writes, least := range map[int]int{11_000: 19_950, 60_000: 19_700} {
 		synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,7 @@ import "math/bits"
 
 const (
 	// leastSmall and mostSmall bound the share of the small queue, in percent.
-	leastSmall, mostSmall = 1, 90
+	leastSmall, mostSmall = 1, 99
 	// margin is a share of the capacity, in percent. A returning key lengthens a queue that
 	// was too short for it by no more than this share: a longer one would have kept the key.
 	margin = 8
@@ -26,6 +26,9 @@ const (
 	// the trials end with a hit. They do harm if missed or more of main's victims
 	// come back.
 	losing, missed = 0.2, 0.1
+	// barren: main is of no use if at most so many trials end with a hit, and less than missed
+	// of its victims come back. Loops between other requests have more hits than these.
+	barren = 0.02
 	// passing: one promotion in so many passes the brake, so that it can end.
 	passing = 64
 )
@@ -134,8 +137,11 @@ func (p *a3fifo) setTarget(target int64) {
 	if p.weighted {
 		least = min(max(least, 2*p.mean()), max(1, c/4))
 	}
-	p.target = max(least, min(target, c/100*mostSmall+c%100*mostSmall/100))
+	p.target = max(least, min(target, percent(c, mostSmall)))
 }
+
+// percent returns a share of a size, without an overflow.
+func percent(size, share int64) int64 { return size/100*share + size%100*share/100 }
 
 // idle returns the time, by the clock, for which a node has been in its place.
 func (p *a3fifo) idle(i uint32) int64 {
@@ -184,12 +190,12 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 	if !ok {
 		return inSmall
 	}
-	near := max(1, p.capacity()/100*margin+p.capacity()%100*margin/100)
+	near := max(1, percent(p.capacity(), margin))
 	if g.fromMain {
 		p.returned(g.age, near)
 		return inSmall
 	}
-	if g.age <= p.small.size+near {
+	if g.age <= p.small.size+near || p.brake.useless() && g.age <= percent(p.capacity(), mostSmall) {
 		p.setTarget(p.target + p.growth())
 	}
 	if p.main.size+size <= p.mainTarget() {
@@ -221,8 +227,8 @@ func (p *a3fifo) refuses(hash uint32, weight int64) bool {
 }
 
 // growth is the size by which the small queue is lengthened at once. In a large shard one entry
-// is too little where recency alone counts. But sweeps back and forth ask for a longer
-// and for a shorter queue in turn, and large steps lose much: main's victims come back.
+// is too little where recency alone counts. But loops over few more keys than fit ask for a
+// longer and for a shorter queue in turn, and large steps lose much: main's victims come back.
 func (p *a3fifo) growth() int64 {
 	if p.brake.returns >= missed/2 {
 		return p.mean()
@@ -252,6 +258,12 @@ type brake struct {
 // weight is the weight of one event in a mean over the last thirty-second of main's
 // length, or over the last 32 events if these are more.
 func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
+
+// useless reports whether main is of no use: promoted entries leave it without a hit, and its
+// victims do not come back. Then all its room is worth less than each key that the small queue
+// would have kept with it. A step to the next length is not enough: keys that are all read again
+// after the same long time are found by none of the shorter queues.
+func (b *brake) useless() bool { return b.losses > 1-barren && b.returns < missed }
 
 // judge ends a trial.
 func (b *brake) judge(hit bool, n int) {

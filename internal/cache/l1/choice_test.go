@@ -2,6 +2,7 @@ package l1
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -193,6 +194,8 @@ func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
 		{20_000, 0, 0.1, 2000},
 		{0, 30_000, 0.5, 5000}, // each entry weighs 3
 		{20_000, 300_000, 0.001, 20},
+		{5000, 0, 0.001, 5},
+		{0, 15_000, 0.001, 5}, // each entry weighs 3
 	} {
 		for _, p := range policies {
 			t.Run(fmt.Sprintf("%+v %v", x, p), func(t *testing.T) {
@@ -224,9 +227,11 @@ func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
 					if e, _ := c.Peek(-1); e == nil && p != evict.Random && p != evict.LFU && p != evict.A3FIFO {
 						t.Error("the entry that needed the room was evicted")
 					}
-					for i := range c.shards {
-						if held, mean := int(c.shards[i].entries.Load()), c.Len()/len(c.shards); held < mean*9/10 || held > mean*11/10+1 {
-							t.Errorf("shard %d holds %d, of %d on average", i, held, mean)
+					// Hashes fill shards by chance, and few evictions do not even them out.
+					mean := float64(c.Len()) / float64(c.inUse())
+					for i := range c.inUse() {
+						if held := float64(c.shards[i].entries.Load()); math.Abs(held-mean) > mean/10+4*math.Sqrt(mean) {
+							t.Errorf("shard %d holds %.0f, of %.0f on average", i, held, mean)
 						}
 					}
 					validate(t, c)

@@ -43,7 +43,7 @@ func TestShardsOfWeighedEntriesFollowTheirNumber(t *testing.T) {
 }
 
 // TestDivisionHidesNoEntry reads, replaces and removes entries while others are stored
-// until the shards are divided, and walks over all.
+// until the shards are divided, walks over all, lists the hottest, and changes the bound.
 func TestDivisionHidesNoEntry(t *testing.T) {
 	for _, p := range evict.Policies() {
 		t.Run(p.String(), func(t *testing.T) {
@@ -94,6 +94,23 @@ func divideBeside(t *testing.T, p evict.Policy) {
 		for k := range kept {
 			if seen[k] != 1 {
 				t.Errorf("a walk sees key %d %d times", k, seen[k])
+			}
+		}
+	})
+	beside(func(i int) {
+		if gone := c.Resize(0, 1<<30+int64(i%3)<<20); len(gone) > 0 {
+			t.Errorf("a bound above the weight of all evicts %d", len(gone))
+		}
+		if i%50 != 0 {
+			return // lists of all take long
+		}
+		seen := map[int]int{}
+		for _, e := range c.Hottest(kept + 3*others) {
+			seen[e.Key]++
+		}
+		for k := range kept {
+			if seen[k] != 1 {
+				t.Errorf("key %d is %d times among the hottest of all", k, seen[k])
 			}
 		}
 	})

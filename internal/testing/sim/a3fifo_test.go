@@ -82,8 +82,8 @@ func (p *naiveA3) recall(key uint64) (promote, trial bool) {
 		return false, false
 	}
 	distance := p.clock - r.stamp
-	if distance <= len(p.small)+p.share(8) {
-		p.target = min(p.share(90), p.target+1)
+	if distance <= len(p.small)+p.share(8) || p.losses > 0.98 && p.returns < 0.1 && distance <= p.capacity*99/100 {
+		p.target = min(p.share(99), p.target+1)
 	}
 	if p.roomInMain() {
 		return true, false

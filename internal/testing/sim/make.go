@@ -95,6 +95,51 @@ func Recent(share float64, most int, seed uint64) iter.Seq[uint64] {
 	}
 }
 
+// Reread asks for new keys, and for the given share of them once more: after least to most
+// requests, or some more if these are for others. No key is asked for three times.
+func Reread(share float64, least, most int, seed uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		random := source(seed)
+		due := make([]uint64, 2*most+1) // by request, from now on; zero for a new key
+		for i, fresh := 0, uint64(0); ; i++ {
+			key := due[i%len(due)]
+			due[i%len(due)] = 0
+			if key == 0 {
+				fresh++
+				key = fresh
+				if random.Float64() < share {
+					at := i + least + random.IntN(most-least+1)
+					for due[at%len(due)] != 0 {
+						at++
+					}
+					due[at%len(due)] = key
+				}
+			}
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// Walk asks for one of n keys after its neighbour, and turns around at each end and, on average,
+// after the given number of keys. So a key is read again sooner the later it was read.
+func Walk(n, straight int, seed uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		random := source(seed)
+		at, step := n/2, 1
+		for yield(uint64(at)) {
+			if random.IntN(straight) == 0 {
+				step = -step
+			}
+			if at+step < 0 || at+step >= n {
+				step = -step
+			}
+			at = max(0, min(n-1, at+step))
+		}
+	}
+}
+
 // Shift asks for n keys as Zipf(n, 1) does, and after each period of requests gives
 // every share to another key.
 func Shift(n, period int, seed uint64) iter.Seq[uint64] {

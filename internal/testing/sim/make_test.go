@@ -18,6 +18,9 @@ func TestMadeTracesHaveTheirShapes(t *testing.T) {
 		"zigzag of one": {sim.Zigzag(1), []uint64{0, 0}},
 		"scan alone":    {sim.ScanAndHot(5, 1, 1), []uint64{5, 6, 7}},
 		"phases":        {sim.Phases(2, sim.Loop(3), sim.Loop(9)), []uint64{0, 256, 1, 257, 512, 0, 513, 769}},
+		"read again":    {sim.Reread(1, 2, 2, 1), []uint64{1, 2, 1, 2, 3, 4, 3, 4}},
+		"walk":          {sim.Walk(5, 1, 1), []uint64{2, 1, 2, 1, 2}},
+		"walk of one":   {sim.Walk(1, 1, 1), []uint64{0, 0, 0}},
 		"none":          {sim.Loop(3), nil},
 	} {
 		if got := sim.Take(c.trace, len(c.want)); !slices.Equal(got, c.want) {
@@ -61,6 +64,8 @@ func TestASeedMakesTheSameTrace(t *testing.T) {
 		"zipf":  func(seed uint64) iter.Seq[uint64] { return sim.Zipf(100, 0.8, seed) },
 		"scan":  func(seed uint64) iter.Seq[uint64] { return sim.ScanAndHot(100, 0.3, seed) },
 		"shift": func(seed uint64) iter.Seq[uint64] { return sim.Shift(100, 50, seed) },
+		"again": func(seed uint64) iter.Seq[uint64] { return sim.Reread(0.5, 10, 50, seed) },
+		"walk":  func(seed uint64) iter.Seq[uint64] { return sim.Walk(100, 10, seed) },
 	} {
 		one := sim.Take(make(1), 1000)
 		if !slices.Equal(one, sim.Take(make(1), 1000)) {

@@ -214,6 +214,66 @@ func TestSweepsOfLargeCachesAreHit(t *testing.T) {
 	}
 }
 
+// TestLoopThatNearlyFitsIsHit guards loops over few more keys than a cache holds, alone and between
+// other requests, against quick changes of the queues.
+func TestLoopThatNearlyFitsIsHit(t *testing.T) {
+	between := sim.Phases(10_000, sim.Loop(1200), sim.Zipf(10_000, 1.1, 3))
+	for _, x := range []struct {
+		keys     iter.Seq[uint64]
+		capacity int
+		least    float64
+	}{{sim.Loop(10_000), 9500, 0.75}, {between, 1000, 0.64}} {
+		tr := sim.NewTrace("loop", sim.Take(x.keys, 200_000))
+		if got := ratio(t, "a3fifo", x.capacity, tr); got < x.least {
+			t.Errorf("%d entries: hit ratio %.3f, want %.2f", x.capacity, got, x.least)
+		}
+	}
+}
+
+// settled returns the hit ratio of the second half of a trace: the first one is for learning.
+func settled(t *testing.T, name string, capacity int, tr *sim.Trace) float64 {
+	t.Helper()
+	p, err := sim.New(name, capacity, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := len(tr.Keys) / 2
+	sim.Run(p, tr.Keys[:half])
+	return sim.Run(p, tr.Keys[half:]).Ratio()
+}
+
+// TestRecencyIsLearned asks for keys in orders in which recency alone counts: keys that are read
+// once more after a long time, sweeps there and back, and walks that turn around at random. LRU is
+// the optimum of the last two. A queue that is first in, first out has no more than half of the
+// lead of LRU in a walk.
+func TestRecencyIsLearned(t *testing.T) {
+	for _, x := range []struct {
+		name          string
+		keys          iter.Seq[uint64]
+		n             int
+		capacities    []int
+		lru, wTinyLFU float64 // how far behind
+	}{
+		{"reread 100", sim.Reread(0.5, 100, 100, 1), 20_000, []int{50, 150, 1000}, 0.01, 0.01},
+		{"reread 1000", sim.Reread(0.5, 1000, 1000, 1), 60_000, []int{300, 1200, 4000}, 0.01, 0.01},
+		{"reread 500 to 5000", sim.Reread(0.5, 500, 5000, 1), 80_000, []int{1200, 4000}, 0.01, 0.01},
+		{"sweep", sim.Zigzag(3000), 84_000, []int{450, 1000, 1500, 2400}, 0.05, 0.045},
+		{"large sweep, small cache", sim.Zigzag(10_000), 160_000, []int{1500}, 0.01, 0},
+		{"large sweep", sim.Zigzag(10_000), 160_000, []int{5000}, 0.05, 0.04},
+		{"walk", sim.Walk(3000, 300, 1), 80_000, []int{200, 500}, 0.08, 0},
+		{"large walk", sim.Walk(10_000, 2000, 1), 200_000, []int{1500}, 0.08, 0},
+	} {
+		tr := sim.NewTrace(x.name, sim.Take(x.keys, x.n))
+		for _, c := range x.capacities {
+			got, lru, tiny := settled(t, "a3fifo", c, tr), settled(t, "lru", c, tr), settled(t, "tinylfu", c, tr)
+			t.Logf("%s, %d entries: hit ratio %.3f, LRU has %.3f, W-TinyLFU %.3f", x.name, c, got, lru, tiny)
+			if got < lru-x.lru || got < tiny-x.wTinyLFU {
+				t.Errorf("%s, %d entries: hit ratio %.3f, LRU has %.3f, W-TinyLFU %.3f", x.name, c, got, lru, tiny)
+			}
+		}
+	}
+}
+
 func TestRunAllReturnsResultsInTheOrderOfCells(t *testing.T) {
 	var cells []sim.Cell
 	var want []sim.Result

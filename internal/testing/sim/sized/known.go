@@ -3,6 +3,7 @@ package sized
 import (
 	"container/heap"
 	"math/rand/v2"
+	"time"
 )
 
 // ranked is an object with the rank by which a policy chooses its victims: the lowest goes.
@@ -23,18 +24,26 @@ func (h ranks) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at =
 func (h *ranks) Push(x any)        { r := x.(*ranked); r.at = len(*h); *h = append(*h, r) }
 func (h *ranks) Pop() any          { old := *h; x := old[len(old)-1]; *h = old[:len(old)-1]; return x }
 
-// GDSF evicts the object with the lowest clock + uses / size, and sets the clock to its rank
-// (Cherkasova: "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching
-// policy", HP, 1998). It finds many objects, and few bytes.
+// GDSF evicts the object with the lowest clock + uses * worth / size, and sets the clock to its
+// rank (Cherkasova: "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching
+// policy", HP, 1998). If all objects are worth the same it finds many objects, and few bytes.
 type GDSF struct {
 	bound, held int64
+	worth       func(Request) float64
 	clock       float64
 	objects     map[uint64]*ranked
 	ranks       ranks
 }
 
-// NewGDSF returns an empty GDSF.
-func NewGDSF(bound int64) *GDSF { return &GDSF{bound: bound, objects: map[uint64]*ranked{}} }
+// NewGDSF returns an empty GDSF. worth says what an object is worth, the same for each of its
+// requests.
+func NewGDSF(bound int64, worth func(Request) float64) *GDSF {
+	return &GDSF{bound: bound, worth: worth, objects: map[uint64]*ranked{}}
+}
+
+// same is the worth of an object if each hit counts the same, and cost if the time of its load counts.
+func same(Request) float64   { return 1 }
+func cost(r Request) float64 { return float64(r.Load) / float64(time.Millisecond) }
 
 // Access asks for an object and reports a hit.
 func (p *GDSF) Access(r Request) bool {
@@ -55,7 +64,7 @@ func (p *GDSF) Access(r Request) bool {
 		heap.Push(&p.ranks, x)
 	}
 	x.uses++
-	x.rank = p.clock + x.uses/float64(x.size)
+	x.rank = p.clock + x.uses*p.worth(r)/float64(x.size)
 	heap.Fix(&p.ranks, x.at)
 	return hit
 }

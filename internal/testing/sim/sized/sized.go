@@ -6,6 +6,7 @@ package sized
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -33,8 +34,9 @@ type Trace struct {
 }
 
 // NewTrace returns a trace of the requests, which it keeps. The first size of a key, at least
-// 1, counts for all its requests: load returns the time of the origin.
-func NewTrace(name string, requests []Request, load func(size int64) time.Duration) *Trace {
+// 1, counts for all its requests: load returns the time of the origin, which must depend on key and
+// size alone.
+func NewTrace(name string, requests []Request, load func(Request) time.Duration) *Trace {
 	t := &Trace{Name: name, Requests: requests}
 	first := map[uint64]int64{}
 	for i := range requests {
@@ -45,13 +47,20 @@ func NewTrace(name string, requests []Request, load func(size int64) time.Durati
 			first[r.Key] = size
 			t.Footprint += size
 		}
-		r.Size, r.Load = size, load(size)
+		r.Size = size
+		r.Load = load(*r)
 	}
 	return t
 }
 
 // Origin is the time that a usual origin takes for an object: 5 ms, and 100 MB a second.
-func Origin(size int64) time.Duration { return 5*time.Millisecond + time.Duration(size)*10 }
+func Origin(r Request) time.Duration { return 5*time.Millisecond + time.Duration(r.Size)*10 }
+
+// Queries is the time of an origin that computes what it returns: it has nothing to do with the size.
+// The times of keys are log-normal, with a median of 5 ms and a mean of 15.
+func Queries(r Request) time.Duration {
+	return time.Duration(float64(5*time.Millisecond) * math.Exp(1.5*of(mix(r.Key)).NormFloat64()))
+}
 
 // Bounds returns the bounds at which to compare policies on the trace: 0.1, 1, 5 and 15 %
 // of its footprint.
@@ -101,7 +110,8 @@ var makers = []struct { // read-only
 	{"lru", func(b int64, _ *Trace) Policy { return NewEngine(evict.LRU, b) }},
 	{"cachelfu", func(b int64, _ *Trace) Policy { return NewEngine(evict.LFU, b) }},
 	{"fifo", func(b int64, _ *Trace) Policy { return NewEngine(evict.FIFO, b) }},
-	{"gdsf", func(b int64, _ *Trace) Policy { return NewGDSF(b) }},
+	{"gdsf", func(b int64, _ *Trace) Policy { return NewGDSF(b, same) }},
+	{"gdsfcost", func(b int64, _ *Trace) Policy { return NewGDSF(b, cost) }},
 	{"a3fifo", func(b int64, _ *Trace) Policy { return NewEngine(evict.A3FIFO, b) }},
 	{"belady", func(b int64, t *Trace) Policy { return NewBelady(b, t) }},
 }

@@ -203,12 +203,28 @@ func TestGDSFAgreesWithItsReference(t *testing.T) {
 	for range 50 {
 		keys := 1 + random.Uint64N(40)
 		bound := 1 + random.Int64N(20_000)
-		p, r := sized.NewGDSF(bound), &naiveGDSF{bound: bound, objects: map[uint64]*naiveObject{}}
+		p, r := sized.NewGDSF(bound, func(sized.Request) float64 { return 1 }), &naiveGDSF{bound: bound, objects: map[uint64]*naiveObject{}}
 		for i := range 500 {
 			key := random.Uint64N(keys)
 			q := sized.Request{Key: key, Size: size(key)}
 			if got, want := p.Access(q), r.Access(q); got != want {
 				t.Fatalf("request %d for %d: hit %t, the reference says %t", i, key, got, want)
+			}
+		}
+	}
+}
+
+// TestCostOfLoadsIsSavedByAPolicyThatKnowsIt compares the time of the origin that is saved, where the
+// time of a load has nothing to do with the size.
+func TestCostOfLoadsIsSavedByAPolicyThatKnowsIt(t *testing.T) {
+	for _, tr := range made(60_000) {
+		tr = sized.NewTrace(tr.Name, tr.Requests, sized.Queries)
+		for _, bound := range tr.Bounds()[1:] {
+			cost := run(t, "gdsfcost", bound, tr).Seconds
+			same, a3fifo := run(t, "gdsf", bound, tr).Seconds, run(t, "a3fifo", bound, tr).Seconds
+			t.Logf("%s, %d bytes: %.1f %% of the seconds, GDSF without costs %.1f, A3-FIFO %.1f", tr.Name, bound, cost, same, a3fifo)
+			if cost < same-0.2 || cost < a3fifo {
+				t.Errorf("%s, %d bytes: %.1f %% of the seconds, GDSF without costs %.1f, A3-FIFO %.1f", tr.Name, bound, cost, same, a3fifo)
 			}
 		}
 	}
@@ -262,7 +278,7 @@ func TestGeneratedSizesAreTheOnesPublished(t *testing.T) {
 	for _, x := range []struct {
 		size        func(uint64) int64
 		least, most int64
-	}{{sized.Web, 11_000, 14_500}, {sized.ETC, 155, 180}} {
+	}{{sized.Web, 11_000, 14_500}, {sized.ETC, 155, 180}, {queries, 4_900_000, 5_100_000}} {
 		var sizes []int64
 		for key := range uint64(20_000) {
 			sizes = append(sizes, x.size(key))
@@ -274,6 +290,8 @@ func TestGeneratedSizesAreTheOnesPublished(t *testing.T) {
 		}
 	}
 }
+
+func queries(key uint64) int64 { return int64(sized.Queries(sized.Request{Key: key})) }
 
 func TestNewRefusesUnknownNamesAndNoBound(t *testing.T) {
 	tr := sized.Of("", []uint64{1}, sized.Web)
