@@ -57,7 +57,7 @@ func (c config) child() (result, error) {
 	var g *memory.Guard
 	if c.guarded {
 		var err error
-		if g, err = memory.NewGuard(memory.GuardOptions{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}); err != nil {
+		if g, err = memory.NewGuard(memory.GuardOptions{Share: c.share, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}); err != nil {
 			return r, err
 		}
 		defer g.Close()

@@ -26,6 +26,7 @@ type config struct {
 	hard    int64 // of the kernel, beyond what a Go program needs for itself
 	seconds int
 	keys    int
+	share   float64 // of the guard; 0 for the default
 	only    string
 
 	// Of a child:
@@ -56,6 +57,7 @@ func main() {
 	flag.Int64Var(&c.hard, "hard", 64<<20, "`bytes` that the hard limit of the kernel is above GOMEMLIMIT; 0 for none")
 	flag.IntVar(&c.seconds, "seconds", 60, "`seconds` of each run")
 	flag.IntVar(&c.keys, "keys", 1_000_000, "`keys`, of 1 KiB on average")
+	flag.Float64Var(&c.share, "share", 0, "`part` of the limit that the guard leaves to the live heap; 0 for the default")
 	flag.StringVar(&c.only, "only", "", "scenarios with this `text` in their names")
 	flag.StringVar(&c.scenario, "scenario", "", "run one `scenario` in this process")
 	flag.BoolVar(&c.guarded, "guarded", false, "with a guard; for -scenario")
@@ -115,7 +117,8 @@ func (c config) spawn(x config) (result, error) {
 		return result{}, err
 	}
 	cmd := exec.Command(self, "-scenario", x.scenario, fmt.Sprint("-guarded=", x.guarded), "-entries", fmt.Sprint(x.entries),
-		"-limit", fmt.Sprint(c.limit), "-hard", fmt.Sprint(c.hard), "-seconds", fmt.Sprint(c.seconds), "-keys", fmt.Sprint(c.keys))
+		"-limit", fmt.Sprint(c.limit), "-hard", fmt.Sprint(c.hard), "-seconds", fmt.Sprint(c.seconds), "-keys", fmt.Sprint(c.keys),
+		"-share", fmt.Sprint(c.share))
 	cmd.Env = append(os.Environ(), fmt.Sprint("GOMEMLIMIT=", c.limit))
 	var told, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &told, &said

@@ -17,8 +17,8 @@ const (
 	moved = 1.0 / 64
 	// step bounds the factor by which a collection corrects the bytes of a unit, after the first one.
 	step = 2
-	// least is the least size of a unit.
-	least = 1e-6
+	// least is the least size of a unit, unknown the least part of the heap that caches of unknown sizes have.
+	least, unknown = 1e-6, 1.0/16
 )
 
 // member is a cache of a guard, with all that the guard knows about it.
@@ -133,8 +133,8 @@ func learn(all []*member, grown int64) (done bool) {
 	return true
 }
 
-// guess gives sizes to the units of caches that are not known yet, from what the others leave of the heap. No
-// cache has more than the heap.
+// guess gives sizes to the units of caches that are not known yet: together they have what the others leave of the
+// heap, or at least a part of it. No cache has more than the heap.
 func guess(all []*member, live int64) {
 	rest, units := float64(live), 0.0
 	for _, m := range all {
@@ -149,7 +149,7 @@ func guess(all []*member, live int64) {
 	}
 	for _, m := range all {
 		if !m.known && !m.exact && units > 0 {
-			m.size = max(least, rest/units)
+			m.size = max(least, rest/units, unknown*float64(live)/units)
 		}
 	}
 }
