@@ -1,7 +1,6 @@
 package strata
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,7 +143,9 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	})
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.startNear()
-	c.encoding = cmp.Or(o.Remote.Codec, defaultCodec[V]())
+	if c.encoding = o.Remote.Codec; c.encoding == nil {
+		c.encoding = defaultCodec[V]()
+	}
 	c.compared = origin.NewChanges(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
