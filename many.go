@@ -278,7 +278,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	if !m.call.refresh {
 		keys = m.besideReloads(ctx, keys)
 		var cancel context.CancelFunc
-		soft, cancel = c.softly(ctx)
+		soft, cancel = c.softly(ctx, true)
 		defer cancel()
 	}
 	for len(keys) > 0 {

@@ -78,9 +78,9 @@ func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o *call) (V, error)
 }
 
 // softly is ctx until Limits.SoftTimeout is over, from when on a caller takes the
-// stale value of a flight; nil if there is no such limit.
-func (c *core) softly(ctx context.Context) (soft context.Context, cancel context.CancelFunc) {
-	if c.settings.Limits.SoftTimeout > 0 {
+// stale value of a flight; nil if there is no such limit, or the caller takes none.
+func (c *core) softly(ctx context.Context, takes bool) (soft context.Context, cancel context.CancelFunc) {
+	if takes && c.settings.Limits.SoftTimeout > 0 {
 		return context.WithTimeout(ctx, c.settings.Limits.SoftTimeout)
 	}
 	return nil, nothing
@@ -128,12 +128,8 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 	if o.refresh {
 		c.counts.refreshes.Add(1)
 	}
-	var soft context.Context
-	if kind == flight.Load && !o.refresh {
-		var cancel context.CancelFunc
-		soft, cancel = c.softly(ctx)
-		defer cancel()
-	}
+	soft, cancel := c.softly(ctx, kind == flight.Load && !o.refresh)
+	defer cancel()
 	part, err = c.flyUntilCurrent(ctx, soft, key, kind, load, o, r)
 	c.countPart(part)
 	err = c.flightError(err)

@@ -104,7 +104,9 @@ func (r *Remote[K, V]) fill() (errs []error) {
 		errs = append(errs, fmt.Errorf("strata: options: Remote.Key: required, with a Bus ParseKey too, for keys of type %v: "+
 			"no string, no integer, and without MarshalText or UnmarshalText", reflect.TypeFor[K]()))
 	}
-	r.Codec = cmp.Or(r.Codec, defaultCodec[V]())
+	if r.Codec == nil {
+		r.Codec = defaultCodec[V]()
+	}
 	if c, ok := r.Codec.(codec.Checker); ok {
 		if err := c.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("strata: options: Remote.Codec: %w", err))
