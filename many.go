@@ -274,13 +274,11 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 			return
 		}
 	}
-	var soft context.Context
 	if !m.call.refresh {
 		keys = m.besideReloads(ctx, keys)
-		var cancel context.CancelFunc
-		soft, cancel = c.softly(ctx, true)
-		defer cancel()
 	}
+	soft, cancel := c.softly(ctx, !m.call.refresh)
+	defer cancel()
 	for len(keys) > 0 {
 		if err := ctx.Err(); err != nil {
 			c.counts.turnedAway.Add(uint64(len(keys)))
