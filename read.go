@@ -237,7 +237,9 @@ func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight
 // finish takes the reads through the stages after the look-up.
 func (g *reads[K, V]) finish() {
 	defer g.apart.Wait()
-	defer func() { g.landRest(recover()) }() // also when the Loader ends the goroutine
+	defer func() { g.landRest(recover()) }() // land, also when the Loader ends the goroutine
+	// Lease: one of all instances loads, and the others wait for its value. A load waits for its turn
+	// in this instance first, so that no lease is held in that queue.
 	if g.c.l2.HasTier() || g.c.o.Limits.MaxLoads > 0 {
 		if !g.anyUnsettled((*read[K, V]).over) {
 			return
@@ -249,12 +251,14 @@ func (g *reads[K, V]) finish() {
 		defer release()
 		g.takeLeases()
 	}
+	// Load, unless all callers have left, or the key has failed and the retry budget is spent.
 	if !g.anyUnsettled(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
 		return
 	}
 	if g.call.skipRead {
 		g.all[0].startReload()
 	}
+	// Store, unless the load was cut short: then its reads have landed by now.
 	if g.runLoader() {
 		g.store()
 	}
