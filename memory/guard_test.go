@@ -8,8 +8,10 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata/memory"
 )
@@ -60,6 +62,10 @@ func TestGuardMakesACacheSmaller(t *testing.T) {
 		t.Fatalf("%d KiB are in a process of 64 MiB: %+v", n, s)
 	}
 	g.Close()
+	// A goroutine of the cache may be about to tell the last ones.
+	for begun := time.Now(); time.Since(begun) < 10*time.Second && evicted.Load() != c.Stats().Evicted; {
+		runtime.Gosched()
+	}
 	if e := evicted.Load(); e < g.Stats().Evicted || e > g.Stats().Evicted+100 || int(e) != n-c.Len() || others.Load() > 0 || c.Stats().Evicted != e {
 		t.Errorf("%d of %d stored were told as evicted, %d as others, the guard counts %d, the cache holds %d", e, n, others.Load(), g.Stats().Evicted, c.Len())
 	}
@@ -125,6 +131,42 @@ func TestGuardOverClosedAndForgottenCaches(t *testing.T) {
 	want := max(10, c.Len()-5000)
 	if err := c.Resize(want, 0); err != nil || c.Len() > want {
 		t.Errorf("after Resize to %d: %d entries, %v", want, c.Len(), err)
+	}
+}
+
+// TestGuardBesideAllElse stores, reads, moves a cache between guards, asks for numbers and closes at once.
+func TestGuardBesideAllElse(t *testing.T) {
+	g, other := guardOf(t), guardOf(t)
+	b, err := memory.NewByteCache(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustNew(t, memory.Options[int, []byte]{MaxEntries: 1 << 30, Guard: g, OnEvict: func(int, []byte, memory.Reason) { g.Stats() }})
+	defer c.Close()
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 20_000 {
+				key := w<<32 | i
+				c.Set(key, make([]byte, 1<<10))
+				c.Get(key / 2)
+				b.Set(binary.AppendUvarint(nil, uint64(key)), make([]byte, 1<<8))
+				switch {
+				case w == 0 && i%1000 == 0:
+					b.SetGuard(g.Floor(int64(i)))
+				case w == 1 && i%1000 == 500:
+					b.SetGuard(other)
+				case w == 2 && i%100 == 0:
+					other.Stats()
+				case w == 3 && i == 15_000:
+					other.Close()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := g.Stats(); s.Evicted == 0 {
+		t.Errorf("80 MiB and more were stored in a process of 64 MiB: %+v", s)
 	}
 }
 
