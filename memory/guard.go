@@ -15,8 +15,8 @@ import (
 //
 // The limit is GOMEMLIMIT, or the smallest memory limit of the cgroups of the process and of all their
 // ancestors if that is smaller; it may change while the process runs. The guard looks at the heap after
-// garbage collections, and when caches are filled: every 100 ms at most, near the ceiling every 10 ms. It has no
-// timer and no goroutine that waits.
+// garbage collections, and when caches are filled: every 10 ms at most. It has no timer and no
+// goroutine that waits.
 //
 // If the live heap is above its ceiling, or the caches have grown by so much since the last collection, caches
 // evict as much as would bring it to nine tenths of the ceiling, but no more than half of all that may go: in

@@ -10,10 +10,8 @@ import (
 const (
 	// share is the part of the ceiling that is free when what a look wants has been evicted.
 	share = 0.1
-	// Between two looks is the time in which fastest bytes per second fill the room below the ceiling,
-	// within these bounds.
-	shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
-	fastest           = 1 << 30
+	// interval is the least time between two looks.
+	interval = 10 * time.Millisecond
 	// quiet is how long the live heap is below the ceiling when an episode ends.
 	quiet = time.Minute
 	// shows is the number of collections after which what was evicted is gone: the first one may have
@@ -34,7 +32,6 @@ type looker struct {
 	waits bool
 	// learned is the live heap when sizes were learned last, learnedAt are the collections then.
 	learned, learnedAt int64
-	rest               time.Duration // between this look and the next one, at least
 	limits             limits
 }
 
@@ -57,8 +54,8 @@ func (s *state) look() {
 		return
 	}
 	r := s.read()
-	s.act(now, s.expect(now, r), float64(s.setLimit(now, r)))
-	s.next.Store(int64(now.Sub(s.start) + s.rest))
+	s.act(now, s.expect(now, r), s.setLimit(now, r))
+	s.next.Store(int64(now.Sub(s.start) + interval))
 }
 
 // expect updates what a collection would find, and returns the caches.
@@ -70,18 +67,20 @@ func (s *state) expect(now time.Time, r reading) []*member {
 	all := s.living()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unpaid := 0.0
+	grown, unpaid := 0.0, 0.0
 	for _, m := range all {
-		s.expected += m.ask(now, now.Sub(s.last))
+		grown += m.ask(now, now.Sub(s.last))
 		unpaid += float64(m.unpaid()) * m.size
 	}
 	s.last = now
+	s.expected += grown
 	if r.cycles == s.cycles {
 		return all
 	}
 	s.cycles, s.waits = r.cycles, false
 	s.learn(all, r)
-	live := float64(r.live) - unpaid
+	// The collection may have ended long before this look, if other threads have kept it waiting.
+	live := float64(r.live) + max(0, grown) - unpaid
 	if live > s.expected && s.cycles < s.acted+shows {
 		live = s.expected + believed*(live-s.expected)
 	}
@@ -100,15 +99,13 @@ func (s *state) learn(all []*member, r reading) {
 	}
 	s.learned, s.learnedAt = r.live, s.cycles
 	for _, m := range all {
-		m.learned = m.units
+		m.learned = m.middle
 	}
 	guess(all, r.live)
 }
 
 // act lets caches owe what is above the ceiling.
 func (s *state) act(now time.Time, all []*member, ceiling float64) {
-	room := min(1, max(0, ceiling-s.expected)/fastest)
-	s.rest = max(shortest, min(longest, time.Duration(room*float64(time.Second))))
 	if s.expected <= ceiling {
 		s.calmDown(now)
 		return
@@ -130,16 +127,16 @@ func (s *state) act(now time.Time, all []*member, ceiling float64) {
 }
 
 // setLimit finds the limit, and returns the ceiling by it.
-func (s *state) setLimit(now time.Time, r reading) (ceiling int64) {
+func (s *state) setLimit(now time.Time, r reading) float64 {
 	f := s.limits.find(s.o.Limit, r, now)
-	ceiling = f.ceiling(s.o.Share, r)
+	ceiling := f.ceiling(s.o.Share, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Limit, s.stats.Source, s.stats.Ceiling, s.stats.Heap = f.limit, f.source, ceiling, r.live
 	if f.limit == 0 {
-		return math.MaxInt64
+		return math.Inf(1)
 	}
-	return ceiling
+	return float64(ceiling)
 }
 
 // calmDown ends the episode, if the heap has been small for long enough.

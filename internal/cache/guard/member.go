@@ -18,7 +18,7 @@ const (
 	// step bounds the factor by which a collection corrects the bytes of a unit, after the first one.
 	step = 2
 	// least is the least size of a unit, unknown the least part of the heap that caches of unknown sizes have.
-	least, unknown = 1e-6, 1.0/16
+	least, unknown = 1e-6, 1.0 / 16
 )
 
 // member is a cache of a guard, with all that the guard knows about it.
@@ -45,8 +45,9 @@ type estimate struct {
 	// mutex of the guard.
 	size  float64
 	known bool
-	// learned is the number of units when sizes were learned last.
-	learned int64
+	// middle is the mean of the units at this look and the last one: the collection ended in between. learned is
+	// what it was when sizes were learned last.
+	middle, learned int64
 }
 
 // use is how often a cache is read.
@@ -93,6 +94,7 @@ func (m *member) ask(now time.Time, since time.Duration) (grown float64) {
 	_, shed := c.Shed()
 	m.add(hits, now, since)
 	grown = float64(units+shed-m.units-m.shed) * m.size
+	m.middle = m.units + (units-m.units)/2
 	m.units, m.left, m.shed = units, units, shed
 	return grown
 }
@@ -155,11 +157,11 @@ func guess(all []*member, live int64) {
 }
 
 // change is the change of the bytes of a cache since sizes were learned last, by their estimate.
-func (m *member) change() float64 { return float64(m.units-m.learned) * m.size }
+func (m *member) change() float64 { return float64(m.middle-m.learned) * m.size }
 
 // tells reports whether the change of the cache tells how many bytes its units have.
 func (m *member) tells() bool {
-	d := m.units - m.learned
+	d := m.middle - m.learned
 	return !m.exact && d != 0 && math.Abs(float64(d)) >= moved*float64(m.units)
 }
 
