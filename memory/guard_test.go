@@ -147,7 +147,7 @@ func TestGuardBesideAllElse(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 20_000 {
-				key := w<<32 | i
+				key := w*1_000_000 + i
 				c.Set(key, make([]byte, 1<<10))
 				c.Get(key / 2)
 				b.Set(binary.AppendUvarint(nil, uint64(key)), make([]byte, 1<<8))
