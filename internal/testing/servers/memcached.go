@@ -32,7 +32,7 @@ func RunMemcached(args ...string) (*MemcachedServer, error) {
 // RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than the
 // machine has. It returns ErrNoNewer if that cannot be had.
 func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
-	line, err := newerMemcached()
+	line, err := NewerMemcached.Line()
 	if err != nil {
 		return nil, err
 	}

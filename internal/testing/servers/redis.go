@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/redis"
@@ -17,12 +18,27 @@ type RedisServer struct {
 	server
 	// Socket is the path of its unix socket.
 	Socket string
+	line   []string // the program, and the words before args; nil for the machine's
 }
 
 // RunRedis starts a redis-server with further arguments, and waits until it
 // answers. Close ends it.
 func RunRedis(args ...string) (*RedisServer, error) {
-	s := &RedisServer{server: server{args: args}}
+	return runRedis(nil, args)
+}
+
+// RunNewerRedis is RunRedis for a newer Redis or Valkey. It returns ErrNoNewer if that cannot be
+// had.
+func RunNewerRedis(n Newer, args ...string) (*RedisServer, error) {
+	line, err := n.Line()
+	if err != nil {
+		return nil, err
+	}
+	return runRedis(line, args)
+}
+
+func runRedis(line, args []string) (*RedisServer, error) {
+	s := &RedisServer{server: server{args: args}, line: line}
 	if err := s.begin("redis", s.Restart); err != nil {
 		return nil, err
 	}
@@ -32,9 +48,13 @@ func RunRedis(args ...string) (*RedisServer, error) {
 // Restart ends the server, if it runs, and starts it again, empty, at the same
 // address.
 func (s *RedisServer) Restart() error {
-	program, err := Program("redis-server", "redis-server")
-	if err != nil {
-		return err
+	line := s.line
+	if line == nil {
+		program, err := Program("redis-server", "redis-server")
+		if err != nil {
+			return err
+		}
+		line = []string{program}
 	}
 	s.Kill()
 	s.Socket = filepath.Join(s.Dir, "s")
@@ -42,10 +62,11 @@ func (s *RedisServer) Restart() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, append([]string{
+	args := []string{
 		"--bind", "127.0.0.1", "--port", s.port, "--unixsocket", s.Socket,
 		"--save", "", "--appendonly", "no", "--dir", dir,
-	}, s.args...)...)
+	}
+	cmd := exec.Command(line[0], slices.Concat(line[1:], args, s.args)...)
 	cmd.Dir = dir
 	if s.p, err = Start(cmd); err != nil {
 		return err

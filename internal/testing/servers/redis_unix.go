@@ -4,6 +4,7 @@ package servers
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,21 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	s, err := RunRedis(args...)
 	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &Redis{s, tested{&s.server, t}}
+}
+
+// StartNewerRedis is StartRedis with a newer Redis or Valkey. It skips the test if that cannot be
+// had.
+func StartNewerRedis(t testing.TB, n Newer, args ...string) *Redis {
+	t.Helper()
+	s, err := RunNewerRedis(n, args...)
+	switch {
+	case errors.Is(err, ErrNoNewer):
+		t.Skip(err)
+	case err != nil:
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
