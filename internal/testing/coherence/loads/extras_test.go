@@ -118,7 +118,8 @@ func TestExtraKeyOnAHoldThatWasNeverHeardOfLivesForThirtySeconds(t *testing.T) {
 
 func TestExtraKeyIsKeptBesideWritesOfOthers(t *testing.T) {
 	extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
-		// Not kept for each key that a write of another may be taken for, one in 64.
+		// Not kept for each key that a write of another may be taken for: one in eight on two
+		// processors, and some more by messages about writes before.
 		kept := 0
 		for key := range 100 {
 			_, err := c.GetMany(t.Context(), []int{1000 + key}, func(context.Context, []int) (map[int]int, error) {
@@ -130,8 +131,8 @@ func TestExtraKeyIsKeptBesideWritesOfOthers(t *testing.T) {
 				kept++
 			}
 		}
-		if kept < 80 {
-			t.Errorf("%d of 100 extra keys are kept beside one write, want nearly all", kept)
+		if kept < 50 {
+			t.Errorf("%d of 100 extra keys are kept beside one write, want most of them", kept)
 		}
 	})
 }
