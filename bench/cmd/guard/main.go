@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -116,7 +117,7 @@ func (c config) spawn(x config) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	cmd := exec.Command(self, "-scenario", x.scenario, fmt.Sprint("-guarded=", x.guarded), "-entries", fmt.Sprint(x.entries),
+	cmd := exec.CommandContext(context.Background(), self, "-scenario", x.scenario, fmt.Sprint("-guarded=", x.guarded), "-entries", fmt.Sprint(x.entries),
 		"-limit", fmt.Sprint(c.limit), "-hard", fmt.Sprint(c.hard), "-seconds", fmt.Sprint(c.seconds), "-keys", fmt.Sprint(c.keys),
 		"-share", fmt.Sprint(c.share))
 	cmd.Env = append(os.Environ(), fmt.Sprint("GOMEMLIMIT=", c.limit))

@@ -71,15 +71,17 @@ func (f *fleet) drop(names []string) error {
 func newFleet() (*fleet, *retry.Queue) {
 	f := &fleet{dead: map[string]bool{}, told: map[string]int{}, keys: map[string]int{}}
 	return f, retry.New(retry.Options{
-		Do: each{keys: func(_ context.Context, d []remote.Drop) error {
-			var names []string
-			for _, one := range d {
-				names = append(names, one.Key)
-			}
-			return f.drop(names)
-		},
+		Do: each{
+			keys: func(_ context.Context, d []remote.Drop) error {
+				var names []string
+				for _, one := range d {
+					names = append(names, one.Key)
+				}
+				return f.drop(names)
+			},
 			tags: func(_ context.Context, tags []string, _ bool) error { return f.drop(tags) },
-			all:  f.dropAll}.do,
+			all:  f.dropAll,
+		}.do,
 		Fleet:   retry.Fleet{ServerOf: func(key string) string { return key[:1] }, DropAllOf: f.dropAllOf},
 		Timeout: time.Second, MaxKeys: 100,
 	})

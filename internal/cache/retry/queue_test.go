@@ -203,14 +203,15 @@ func TestDropThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
 			s := &target{drops: map[string]remote.Drop{}}
 			bad := errors.New("not this one")
 			q := retry.New(retry.Options{
-				Do: each{keys: func(ctx context.Context, ds []remote.Drop) error {
-					for _, d := range ds {
-						if d.Key == "stuck" {
-							return bad
+				Do: each{
+					keys: func(ctx context.Context, ds []remote.Drop) error {
+						for _, d := range ds {
+							if d.Key == "stuck" {
+								return bad
+							}
 						}
-					}
-					return s.drop(ctx, ds)
-				},
+						return s.drop(ctx, ds)
+					},
 					tags: func(ctx context.Context, tags []string, soft bool) error {
 						for _, tag := range tags {
 							if tag == "stuck" {
@@ -219,7 +220,8 @@ func TestDropThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
 						}
 						return s.dropTags(ctx, tags, soft)
 					},
-					all: func(ctx context.Context, soft bool) error { return bad }}.do,
+					all: func(ctx context.Context, soft bool) error { return bad },
+				}.do,
 				Timeout: time.Second, MaxKeys: 1000,
 			})
 			defer giveUp(q)
@@ -274,14 +276,16 @@ func TestDropThatGotStrongerDuringAnAttemptIsTriedAgain(t *testing.T) {
 		var q *retry.Queue
 		first := true
 		q = retry.New(retry.Options{
-			Do: each{keys: func(ctx context.Context, d []remote.Drop) error {
-				if first { // meanwhile the expired key is invalidated
-					first = false
-					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
-				}
-				return s.drop(ctx, d)
-			},
-				all: s.dropAll}.do, Timeout: time.Second, MaxKeys: 10,
+			Do: each{
+				keys: func(ctx context.Context, d []remote.Drop) error {
+					if first { // meanwhile the expired key is invalidated
+						first = false
+						q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
+					}
+					return s.drop(ctx, d)
+				},
+				all: s.dropAll,
+			}.do, Timeout: time.Second, MaxKeys: 10,
 		})
 		s.drops = map[string]remote.Drop{}
 		defer giveUp(q)

@@ -122,7 +122,11 @@ func TestHoldKeepsOutAValueThatWasRefusedBefore(t *testing.T) {
 		if !loadHeavy(t, c) {
 			t.Fatal("found after the hold, before a load")
 		}
-		if loadHeavy(t, c) && loadHeavy(t, c) {
+		missed := 0
+		for missed < 2 && loadHeavy(t, c) {
+			missed++
+		}
+		if missed == 2 {
 			t.Error("never kept after the hold")
 		}
 	})
