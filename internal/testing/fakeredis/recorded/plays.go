@@ -250,7 +250,7 @@ func published(call Call, c *redis.Client) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var subs []*redis.Subscription
-	listen := func(s *redis.Subscription, err error) {
+	listen := func(channel string, s *redis.Subscription, err error) {
 		if err == nil {
 			subs = append(subs, s)
 			defer s.Close()
@@ -267,12 +267,15 @@ func published(call Call, c *redis.Client) {
 		}
 		call(event)
 		for _, text := range []string{"", "first", long(100)} {
-			call(func(ctx context.Context) (string, error) { return describe(c.Do(ctx, "PUBLISH", "news:eu", text)) })
+			call(func(ctx context.Context) (string, error) { return describe(c.Do(ctx, "PUBLISH", channel, text)) })
 			call(event)
 		}
 	}
-	listen(c.Subscribe(ctx, "other", "news:eu"))
-	listen(c.PSubscribe(ctx, "news:*"))
+	s, err := c.Subscribe(ctx, "other", "news:eu")
+	listen("news:eu", s, err)
+	// To another channel: the server may not know yet that the first subscription has ended.
+	s, err = c.PSubscribe(ctx, "news:*")
+	listen("news:us", s, err)
 }
 
 func refusals(call Call, c *redis.Client) {
