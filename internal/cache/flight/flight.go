@@ -260,8 +260,9 @@ func (f *Flight[K, V]) isWoken() bool {
 // Invariant: a flight is in the table from its registration until it has landed. A key that does
 // not equal itself, such as a NaN, is never found, and leaves the table as others do.
 
-// leastChains is the smallest number of chains of a table that is in use; a power of two.
-const leastChains = 8
+// leastChains is the smallest number of chains of a table that is in use, keptChains the number to
+// which it may shrink: a batch of 500 keys makes no table anew each time. Both are powers of two.
+const leastChains, keptChains = 8, 64
 
 // running is a table of flights. The zero running is empty. The mutex of the shard guards it.
 type running[K comparable, V any] struct {
@@ -313,7 +314,7 @@ func (r *running[K, V]) exit(f *Flight[K, V]) {
 		*r.chain(f.hash) = f.next
 	}
 	f.next, f.previous = nil, nil
-	if r.n--; len(r.chains) > leastChains && r.n <= len(r.chains)/8 {
+	if r.n--; len(r.chains) > keptChains && r.n <= len(r.chains)/8 {
 		r.resize(len(r.chains) / 2)
 	}
 }

@@ -78,7 +78,7 @@ func TestRunningFlightsAreFoundWhileOthersComeAndGo(t *testing.T) {
 					t.Fatalf("step %d: a flight that has left", i)
 				}
 			}
-			if n != len(held) || r.n != n || len(r.chains) > max(leastChains, 8*n+8) {
+			if n != len(held) || r.n != n || len(r.chains) > max(keptChains, 8*n+8) {
 				t.Fatalf("step %d: %d flights in %d chains, counted as %d, want %d", i, n, len(r.chains), r.n, len(held))
 			}
 		}
