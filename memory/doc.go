@@ -73,7 +73,7 @@
 // # Memory of the process
 //
 // A [Guard] makes any number of caches smaller while the heap of the process is too large for its
-// limit: GOMEMLIMIT, or that of a container. With one, bounds may be generous.
+// limit: GOMEMLIMIT, or the limit of its container. With one, bounds may be generous.
 //
 // # Time
 //

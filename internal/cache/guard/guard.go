@@ -37,7 +37,7 @@ type Cache interface {
 	Owe(units int64)
 	// Settle evicts what is owed.
 	Settle()
-	// Guarded makes some stores call poke; none with nil.
+	// Guarded makes some stores call poke. With nil the cache has no guard any more.
 	Guarded(poke func())
 }
 
@@ -165,7 +165,11 @@ func (s *state) add(m *member) bool {
 	return !s.closed
 }
 
+// remove takes a member from the guard. A look that is running ends first, or it could let the cache owe
+// something afterwards.
 func (s *state) remove(m *member) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tally(m)

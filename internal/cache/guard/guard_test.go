@@ -90,7 +90,7 @@ func (h *heap) size() int64 {
 	return n
 }
 
-// collect is a collection, 100 ms later, that finds the heap that it was before. What the guard does is over
+// collect is a collection, 100 ms later, that finds the heap that it was before. The work of the guard is over
 // when it returns.
 func (h *heap) collect(live int64) {
 	time.Sleep(100 * time.Millisecond)

@@ -185,7 +185,7 @@ func colder(a, b *member) bool {
 }
 
 // owe lets the caches owe so many bytes, but no more than a part of all that may go, and returns how
-// many. Each step takes from the cache whose bytes are read the least. What stays there is read more
+// many. Each step takes from the cache whose bytes are read the least. The rest of that cache is read more
 // by the byte than before, so the steps even the heat of the caches out.
 func owe(all []*member, want float64) (bytes float64) {
 	sum := 0.0

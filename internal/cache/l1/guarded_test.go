@@ -80,6 +80,30 @@ func TestStoresPayTheDebtOfAGuard(t *testing.T) {
 	}
 }
 
+// TestCacheWithoutItsGuardIsAsBefore: neither a debt of nothing nor a guard that has left changes what the policy takes for
+// full.
+func TestCacheWithoutItsGuardIsAsBefore(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 100_000})
+	defer c.Close()
+	for i := range 1000 {
+		c.Set(NewEntry(c, i, i, Forever), 1)
+	}
+	w := WardOf(c)
+	w.Guarded(func() {})
+	if w.Owe(0); c.rest.guarded.Load() {
+		t.Error("full by a debt of nothing")
+	}
+	if w.Owe(500); !c.rest.guarded.Load() || c.owes().entries != 500 {
+		t.Errorf("%+v is owed", c.owes())
+	}
+	w.Guarded(nil)
+	w.Owe(0)
+	w.Settle()
+	if c.rest.guarded.Load() || c.owes() != (change{}) || c.Len() != 1000 {
+		t.Errorf("without a guard %+v is owed, and %d of 1000 entries are left", c.owes(), c.Len())
+	}
+}
+
 // TestOneStoreIn64PokesTheGuard counts.
 func TestOneStoreIn64PokesTheGuard(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 1000})

@@ -256,7 +256,7 @@ type rest struct {
 	wanted change
 	// lowering says that a bound is above the wanted one.
 	lowering atomic.Bool
-	// guarded says that Ward.Owe was called.
+	// guarded says that the cache has a guard, and has owed it something.
 	guarded atomic.Bool
 }
 

@@ -197,11 +197,13 @@ func WardOf[K comparable, V any](c *Cache[K, V]) *Ward { return (*Ward)(&c.core)
 // pokeOne is how many keys there are for one whose stores poke the guard.
 const pokeOne = 64
 
-// Guarded makes one in 64 stores, by the hash of the key, call poke, which must not take long;
-// nil for none.
+// Guarded makes one in 64 stores, by the hash of the key, call poke, which must not take long. With nil
+// the cache has no guard any more: no store pokes, and nothing is owed.
 func (w *Ward) Guarded(poke func()) {
 	if poke == nil {
 		w.poke.Store(nil)
+		w.rest.guarded.Store(false)
+		w.rest.guard.set(change{})
 		return
 	}
 	w.poke.Store(&poke)
@@ -229,15 +231,17 @@ func (w *Ward) Shed() (entries, units int64) {
 // Owe makes the next stores, or Settle, evict so many units, in place of what was owed before. The policy
 // chooses the entries. The bounds stay.
 //
-// From then on the policy takes the cache for full: else new entries would fill the room of the
-// evicted ones as they come, used or not.
+// From the first debt on, and until the guard leaves, the policy takes the cache for full: else new
+// entries would fill the room of the evicted ones as they come, used or not.
 func (w *Ward) Owe(units int64) {
 	d := change{entries: units}
 	if (*core)(w).weighted() {
 		d = change{weight: units}
 	}
-	w.rest.guarded.Store(true)
 	w.rest.guard.set(d)
+	if units > 0 {
+		w.rest.guarded.Store(true)
+	}
 }
 
 // Settle evicts what is owed, and calls Notify for each entry.

@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"errors"
 	"syscall"
 	"testing"
 
@@ -33,12 +32,7 @@ func StartMemcached(t testing.TB, args ...string) *Memcached {
 func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	s, err := RunNewerMemcached(args...)
-	switch {
-	case errors.Is(err, ErrNoNewer):
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	orSkip(t, err)
 	t.Cleanup(s.Close)
 	return &Memcached{s, tested{&s.server, t}}
 }

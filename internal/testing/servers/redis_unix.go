@@ -38,14 +38,20 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 func StartNewerRedis(t testing.TB, n Newer, args ...string) *Redis {
 	t.Helper()
 	s, err := RunNewerRedis(n, args...)
+	orSkip(t, err)
+	t.Cleanup(s.Close)
+	return &Redis{s, tested{&s.server, t}}
+}
+
+// orSkip skips the test if a newer server cannot be had. Any other error fails it.
+func orSkip(t testing.TB, err error) {
+	t.Helper()
 	switch {
 	case errors.Is(err, ErrNoNewer):
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
-	return &Redis{s, tested{&s.server, t}}
 }
 
 // Client returns a client, and closes it when the test ends.
