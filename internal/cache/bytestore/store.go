@@ -42,6 +42,7 @@ type Store struct {
 	room atomic.Int64
 	turn atomic.Uint32 // of the shard that frees memory for others next
 
+	hooks Hooks
 	guarded
 }
 
@@ -69,7 +70,7 @@ func New(budget int64) (*Store, error) {
 	}
 	c := &Store{seed: maphash.MakeSeed(), start: time.Now()}
 	c.chunk = min(maxChunk, max(minChunk, 1<<(bits.Len64(uint64(budget/shardChunks))-2)))
-	n := 1 << bits.Len(uint(16*runtime.GOMAXPROCS(0)-1))
+	n := 1 << bits.Len(uint(64*runtime.GOMAXPROCS(0)-1))
 	for n > 1 && int64(n)*shardChunks*int64(c.chunk) > budget {
 		n /= 2
 	}
@@ -88,14 +89,14 @@ func New(budget int64) (*Store, error) {
 func (c *Store) AppendGet(dst, key []byte) ([]byte, bool) {
 	hash := maphash.Bytes(c.seed, key)
 	s := c.shard(hash)
-	s.mu.RLock()
+	s.rlock()
 	i, e := s.find(hash, key)
 	if i < 0 {
 		s.mu.RUnlock()
 		s.misses.Add(1)
 		return dst, false
 	}
-	if e.deadline != 0 && c.now() >= e.deadline {
+	if c.over(&e, c.now()) {
 		s.mu.RUnlock()
 		s.misses.Add(1)
 		c.expire(hash, key)
@@ -111,9 +112,10 @@ func (c *Store) AppendGet(dst, key []byte) ([]byte, bool) {
 // expire removes the entry of key if its deadline has passed.
 func (c *Store) expire(hash uint64, key []byte) {
 	s := c.shard(hash)
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
-	if i, e := s.find(hash, key); i >= 0 && e.deadline != 0 && c.now() >= e.deadline {
+	if i, e := s.find(hash, key); i >= 0 && c.over(&e, c.now()) {
+		c.left(&e, true)
 		s.index.remove(i)
 		s.expired++
 	}
@@ -123,33 +125,45 @@ func (c *Store) expire(hash uint64, key []byte) {
 // key nor value. It reports false if the entry needs more than a tenth of the budget: then the
 // key has no value afterwards.
 func (c *Store) Set(key, value []byte, ttl time.Duration) bool {
-	hash := maphash.Bytes(c.seed, key)
-	s := c.shard(hash)
 	deadline := int64(0)
 	if ttl > 0 {
 		deadline = min(c.now()+max(1, ttl.Milliseconds()), 1<<(8*deadlineBytes)-1)
 	}
+	_, stored := c.set(key, value, deadline, nil)
+	return stored
+}
+
+// set is Set with a deadline, and [Store.Exchange].
+func (c *Store) set(key, value []byte, deadline int64, old *[]byte) (had, stored bool) {
+	hash := maphash.Bytes(c.seed, key)
+	s := c.shard(hash)
 	if int64(len(key))+int64(len(value)) <= c.budget.Load()/largest-deadlineBytes {
 		for range mostRounds {
-			s.mu.Lock()
+			s.lock()
+			if old != nil && !had {
+				had = s.appendOld(hash, key, old)
+			}
 			need, ok := s.put(c, hash, key, value, deadline)
 			s.mu.Unlock()
 			if ok {
 				c.tellGuard(hash)
-				return true
+				return had, true
 			}
 			if !c.free(need) {
 				break
 			}
 		}
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
+	if old != nil && !had {
+		had = s.appendOld(hash, key, old)
+	}
 	if i, _ := s.find(hash, key); i >= 0 {
 		s.index.remove(i)
 	}
 	s.rejected++
-	return false
+	return had, false
 }
 
 const (
@@ -182,7 +196,7 @@ func (c *Store) free(need int) bool {
 			return true
 		}
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
-		s.mu.Lock()
+		s.lock()
 		s.makeRoom(c)
 		s.mu.Unlock()
 	}
@@ -193,7 +207,7 @@ func (c *Store) free(need int) bool {
 func (c *Store) Delete(key []byte) bool {
 	hash := maphash.Bytes(c.seed, key)
 	s := c.shard(hash)
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	i, _ := s.find(hash, key)
 	if i >= 0 {
@@ -207,7 +221,7 @@ func (c *Store) Delete(key []byte) bool {
 func (c *Store) Len() (n int) {
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.mu.RLock()
+		s.rlock()
 		n += s.index.used
 		s.mu.RUnlock()
 	}
@@ -218,13 +232,16 @@ func (c *Store) Len() (n int) {
 // tables.
 func (c *Store) Bytes() int64 { return c.budget.Load() - c.room.Load() }
 
+// Budget returns the bound of Bytes.
+func (c *Store) Budget() int64 { return c.budget.Load() }
+
 // Stats returns the numbers of the store.
 func (c *Store) Stats() (n Stats) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		n.Hits += s.hits.Load()
 		n.Misses += s.misses.Load()
-		s.mu.RLock()
+		s.rlock()
 		n.Evicted += s.evicted
 		n.Expired += s.expired
 		n.Rejected += s.rejected
@@ -315,7 +332,7 @@ func (c *Store) Settle() {
 func (c *Store) settle(turns int) {
 	for ; turns > 0 && c.owed.Load() > 0; turns-- {
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
-		s.mu.Lock()
+		s.lock()
 		before, evicted := s.memory(), s.evicted
 		s.makeRoom(c)
 		entries, bytes := int64(s.evicted-evicted), before-s.memory()
