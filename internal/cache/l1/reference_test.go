@@ -1,6 +1,7 @@
 package l1
 
 import (
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -445,17 +446,49 @@ func FuzzOps(f *testing.F) {
 			return
 		}
 		kit.Watch(t, time.Minute)
+		synctest.Test(t, func(t *testing.T) { play(t, program) })
+	})
+}
+
+// play carries out a program of FuzzOps.
+func play(t *testing.T, program []byte) {
+	m := newMachine(t, Config[uint8, int]{
+		MaxEntries: int64(program[0]), MaxWeight: int64(program[1]),
+		Policy: evict.Policy(program[2] % 5), EvictShare: float64(program[2]/5) / 100,
+		IdleTTL: []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 5 * time.Second, 10 * time.Minute}[program[3]%5],
+	})
+	defer m.c.Close()
+	m.pins = program[3] >= 128
+	for p := program[4:]; len(p) >= 3; p = p[3:] {
+		m.step(p[0], p[1], p[2])
+	}
+}
+
+// programs and programSeed are for long runs of TestRandomProgramsAgreeWithReference.
+var (
+	programs    = flag.Int("programs", 2000, "number of random programs of operations that the cache is put through")
+	programSeed = flag.Uint64("seed", 1, "the seed of these programs")
+)
+
+// TestRandomProgramsAgreeWithReference plays programs of FuzzOps at random, many times as fast as the fuzzer,
+// which looks at the code that each of them reaches.
+func TestRandomProgramsAgreeWithReference(t *testing.T) {
+	const together = 500 // programs in one bubble
+	for begun := 0; begun < *programs && !t.Failed(); begun += together {
 		synctest.Test(t, func(t *testing.T) {
-			m := newMachine(t, Config[uint8, int]{
-				MaxEntries: int64(program[0]), MaxWeight: int64(program[1]),
-				Policy: evict.Policy(program[2] % 5), EvictShare: float64(program[2]/5) / 100,
-				IdleTTL: []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 5 * time.Second, 10 * time.Minute}[program[3]%5],
-			})
-			defer m.c.Close()
-			m.pins = program[3] >= 128
-			for p := program[4:]; len(p) >= 3; p = p[3:] {
-				m.step(p[0], p[1], p[2])
+			for n := begun; n < min(*programs, begun+together) && !t.Failed(); n++ {
+				r := rand.New(rand.NewPCG(*programSeed, uint64(n)))
+				program := make([]byte, 4+3*r.IntN(1+r.IntN(150)))
+				for i := range program {
+					program[i] = byte(r.Uint32())
+				}
+				if r.IntN(2) == 0 { // small bounds, so that room is short
+					program[0], program[1] = program[0]%8, program[1]%16
+				}
+				if play(t, program); t.Failed() {
+					t.Logf("program %d of seed %d: %v", n, *programSeed, program)
+				}
 			}
 		})
-	})
+	}
 }
