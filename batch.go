@@ -195,18 +195,20 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	if c.near.TagsDropped(e) {
 		return
 	}
-	c.mark(e)
+	if !c.mark(e, nil) {
+		return
+	}
 	var removed []removal[K, V]
 	kept := false
 	g.batch.Fill(key, func() {
-		old, _ := c.memory.Peek(key)
+		old, _ := c.near.Values.Glance(key)
 		known, _ := c.near.Negatives.Peek(key)
 		if old == nil && (known == nil || !known.Value.NotFound) {
-			removed, kept = c.memory.Offer(e, weight, 0)
+			removed, kept = c.near.Values.Offer(e, weight, 0)
 			c.near.Negatives.Delete(key)
 		}
 	})
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 	if kept {
 		c.stored(g.ctx, key, v, "L1")
 	}

@@ -40,9 +40,9 @@ import (
 type Cache[K comparable, V any] struct {
 	// The hit path reads these. An entry with a Stamp below the watermark of
 	// generation has to be judged before it is served.
-	memory *l1.Cache[K, local.Held[V]]
+	memory *l1.Cache[K, local.Held[V]] // empty with Memory.Encoded
 	core
-	near     local.Store[K, V] // memory, with the entries about keys without a value
+	near     local.Store[K, V] // L1, with the entries about keys without a value
 	compared *origin.Changes[V]
 	encoding codec.Codec[V] // the codec of L2, or the codec that an L2 would have
 	names    keyname.Names[K]
@@ -133,25 +133,27 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	s.Logger = slog.New(c.journal.Handler(c.callbacks.Log.Handler(s.Logger.Handler())))
 	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})
-	c.memory = l1.New(l1.Config[K, local.Held[V]]{
-		MaxEntries: o.Memory.MaxEntries,
-		MaxWeight:  o.Memory.MaxWeight,
-		Policy:     evict.Policy(o.Memory.Policy),
-		EvictShare: o.Memory.EvictShare,
-		IdleTTL:    o.IdleTTL,
-		Notify:     c.evicted(),
-	})
+	engine := l1.Config[K, local.Held[V]]{
+		MaxEntries: o.Memory.MaxEntries, MaxWeight: o.Memory.MaxWeight, Policy: evict.Policy(o.Memory.Policy), EvictShare: o.Memory.EvictShare,
+		IdleTTL: o.IdleTTL, Notify: c.evicted(),
+	}
+	if o.Memory.Encoded {
+		engine.MaxEntries, engine.MaxWeight = 1, 0
+	}
+	c.memory = l1.New(engine)
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
-	c.startNear()
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
+	}
+	if err := c.startNear(); err != nil {
+		return nil, err
 	}
 	c.compared = origin.NewChanges(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.purges = limit.NewPasses(c.purge)
 	var f form
-	if o.Remote.Tier != nil {
+	if o.Remote.Tier != nil || o.Memory.Encoded {
 		f, c.older = o.Remote.format()
 	}
 	c.start(c.memory.Now, f)
@@ -166,11 +168,11 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 }
 
 // startNear makes L1 as the cache uses it, around the engine.
-func (c *Cache[K, V]) startNear() {
+func (c *Cache[K, V]) startNear() error {
 	o := &c.o
 	c.births = expiry.Births{TTL: o.TTL, Jitter: o.Jitter, Hashed: o.Memory.DetectMutation}
 	c.near = local.Store[K, V]{
-		Values: c.memory, Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
+		Values: local.Plain[K, V]{Cache: c.memory}, Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
 		Births: c.births, Pace: local.Pace{At: o.RefreshAt, Spread: o.RefreshSpread, Mean: c.counts.latency.Mean},
 		Lane: c.laneOf, Longest: c.memoryTTL, ErrorTTL: o.ErrorTTL, Reports: o.Hooks.Evict != nil,
 		Windows: func(own *expiry.Own) (revalidate, onError time.Duration) {
@@ -181,8 +183,16 @@ func (c *Cache[K, V]) startNear() {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.near.Flags = expiry.Closely
 	}
-	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.memory), false)
+	if o.Memory.Encoded {
+		decode := func(b []byte) (V, error) { return c.decode(b, 0) }
+		var err error
+		if c.near.Values, err = local.NewCoded(c.memory, o.Memory.MaxWeight, local.Codec[V]{Append: c.encode, Decode: decode}, o.Hooks.Evict != nil); err != nil {
+			return err
+		}
+	}
+	c.near.Values.Guard((*guard.Guard)(o.Memory.Guard))
 	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.near.Negatives), false)
+	return nil
 }
 
 // start makes the parts of the cache beside L1 and flights. now is the clock of L1, f the
@@ -222,7 +232,7 @@ func (c *core) l2Options(f *form) l2.Options {
 func (c *Cache[K, V]) Name() string { return c.o.Name }
 
 // Len returns the number of entries in L1, including expired ones not yet swept.
-func (c *Cache[K, V]) Len() int { return c.memory.Len() }
+func (c *Cache[K, V]) Len() int { return c.near.Values.Len() }
 
 // All iterates over the keys and values that L1 would serve as fresh, in no order. It
 // leaves out stale, expired, negative and dropped entries, and entries that L2 has to
@@ -246,13 +256,7 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 
 // Keys iterates over the keys of [Cache.All], without the values.
 func (c *Cache[K, V]) Keys() iter.Seq[K] {
-	return func(yield func(K) bool) {
-		for e := range c.near.Fresh() {
-			if !yield(e.Key) {
-				return
-			}
-		}
-	}
+	return c.near.FreshKeys()
 }
 
 // Hottest iterates over up to n of the entries of [Cache.All], the most used first, as
@@ -267,7 +271,7 @@ func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, e := range c.near.Hottest(n) {
 			// The entry may have been dropped or replaced since.
-			if now, _ := c.memory.Peek(e.Key); now != nil && c.near.IsFresh(now) && !yield(now.Key, c.clone(now.Value.V)) {
+			if now, _ := c.near.Values.Peek(e.Key); now != nil && c.near.IsFresh(now) && !yield(now.Key, c.clone(now.Value.V)) {
 				return
 			}
 		}
@@ -307,7 +311,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.flights.Stop() // first, so that a batch that stops gathering does not load
 	c.stop()
 	err := c.stopped(ctx, c.flights.Close(ctx))
-	c.memory.Close()
+	c.near.Values.Close()
 	c.near.Negatives.Close()
 	c.callbacks.Wait(ctx, tellWithin)
 	return err

@@ -71,7 +71,7 @@ func (c *Cache[K, V]) addHere(ctx context.Context, w *write[K, V], o *call) (add
 	}
 	var removed []removal[K, V]
 	err = c.instead(w.key, func(fresh *entry[K, V]) bool { return fresh == nil }, func() { removed, added = c.near.Put(w.key, value, w.weight, nil) })
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 	if added {
 		c.stored(ctx, w.key, w.value, "L1")
 	}
@@ -87,7 +87,7 @@ func (c *Cache[K, V]) addHere(ctx context.Context, w *write[K, V], o *call) (add
 // one with a newer stamp, it begins again.
 func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change func()) error {
 	for range maxClaims {
-		e, now := c.memory.Peek(key)
+		e, now := c.near.Values.Peek(key)
 		var fresh *entry[K, V]
 		if e != nil {
 			if e = c.near.Aged(key, e); c.valid(key, e) && now < e.Value.FreshUntil(e.Dead) {
@@ -99,7 +99,7 @@ func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change
 		}
 		same := false
 		err := c.flights.Store(key, now, func() {
-			if is, _ := c.memory.Peek(key); is == e {
+			if is, _ := c.near.Values.Glance(key); c.near.Values.Same(is, e) {
 				same = true
 				change()
 			}
@@ -179,7 +179,7 @@ func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok
 	var there *entry[K, V]
 	wants := func(fresh *entry[K, V]) bool { there = fresh; return fresh != nil }
 	err = c.instead(w.key, wants, func() { ok, removed = true, c.near.Forget(w.key) })
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 	if !ok {
 		return value, false, err
 	}

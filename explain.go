@@ -2,14 +2,11 @@ package strata
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/explain"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
-	"github.com/strata-cache/strata/internal/cache/ledger"
-	"github.com/strata-cache/strata/internal/snapshot/exchange"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -105,11 +102,12 @@ func (c *Cache[K, V]) explain(ctx context.Context, key K) (k explain.Key) {
 	// L2 takes its time to answer. The state of this instance may change meanwhile,
 	// so it is read last.
 	k.LeftAlone, k.StoringStopped = c.l2.HasTier() && k.Name != "" && c.l2.LeavesAlone(k.Name), c.l2.StoringStopped()
-	c.explainMemory(key, &k.L1)
+	k.L1.Used = !c.passesMemory(&call{})
+	explain.Memory(&c.near, key, c.lasts, &k.L1)
 	k.Degraded, k.Hold = c.degraded(), c.flights.HoldLeft(key)
 	k.Waiters, k.Loading = c.flights.Running(key)
 	if e, now := c.near.Negatives.Peek(key); e != nil && !e.Value.NotFound {
-		k.Failures, k.Err, k.RetryIn = int(e.Value.Failures), e.Value.Err, max(0, exchange.Until(e.Value.Fresh, now))
+		k.Failures, k.Err, k.RetryIn = int(e.Value.Failures), e.Value.Err, max(0, local.Until(e.Value.Fresh, now))
 	}
 	k.Closed, k.Off = c.closed.Load(), c.tuned.off.Load()
 	return k
@@ -131,34 +129,6 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *explain.P
 		r.Untagged = errNoTags
 	}
 	r.Look(ctx, name, p)
-}
-
-// explainMemory adds the entry of L1.
-func (c *Cache[K, V]) explainMemory(key K, p *explain.Place) {
-	p.Used = !c.passesMemory(&call{})
-	if e, now := c.near.Negatives.Peek(key); e != nil && c.near.Recall(key) == &e.Value && e.Value.NotFound {
-		p.NotFound = true
-		p.Fresh, p.Left = exchange.Until(e.Value.Fresh, now), exchange.Until(e.Dead, now)
-		return
-	}
-	e, now := c.memory.Peek(key)
-	if e == nil {
-		return
-	}
-	e = c.near.Aged(key, e)
-	p.Tags, p.DroppedByTag = slices.Clone(local.RecordOf(e).Traits.Tags()), c.near.TagsDropped(e)
-	v, since := c.near.Judge(key, e)
-	if p.Suspect = v == ledger.Suspect; v >= ledger.Suspect {
-		p.Lasts = p.Suspect && now < e.Value.FreshUntil(e.Dead) && c.lasts(since)
-		return
-	}
-	p.Present = true
-	p.Fresh, p.Left = exchange.Until(e.Value.FreshUntil(e.Dead), now), exchange.Until(c.memory.End(e), now)
-	if p.Expired = e.Value.Expired(); p.Expired {
-		p.Fresh = 0
-	}
-	p.Served = p.Fresh <= 0 && c.near.Revalidates(e, now)
-	p.Fallback = p.Fresh <= 0 && now < c.near.OnErrorUntil(e)
 }
 
 // degraded reports whether drops by other instances do not reach this one now.

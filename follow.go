@@ -23,7 +23,7 @@ func (c *Cache[K, V]) startLink() {
 	c.asker.Explain, c.asker.Usable = c.explainHere, func(name string) bool { return !c.tooLong(len(name)) }
 	c.startCore(link.Options{
 		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.heardAll,
-		Hits: func() uint64 { return c.memory.Stats().Hits },
+		Hits: func() uint64 { return c.near.Values.Stats().Hits },
 		Seen: c.asker.Seen, Joined: c.asker.Announce,
 	})
 }

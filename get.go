@@ -58,6 +58,9 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bo
 func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now int64, opts []CallOption) (V, bool) {
 	o := callOf(opts)
 	c.tuned.apply(&o)
+	if c.o.Memory.Encoded {
+		e, now = c.near.Values.Get(key)
+	}
 	if v, found, known := c.getNear(ctx, key, e, now, &o); known {
 		return v, found
 	}
@@ -68,7 +71,7 @@ func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now in
 	if r.Note&noteStale != 0 {
 		c.allowed(ctx, key, r.Value)
 	}
-	return c.clone(r.Value), true
+	return c.own(&r), true
 }
 
 // getNear returns the answer to a Get, and whether L1 knows it: else the caller asks
@@ -112,6 +115,9 @@ func (c *Cache[K, V]) getStale(ctx context.Context, key K, o *call) (V, bool) {
 func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
 	o := callOf(opts)
 	c.tuned.apply(&o)
+	if c.o.Memory.Encoded {
+		e, now = c.near.Values.Get(key)
+	}
 	if err := c.callError(&o); err != nil {
 		c.countAsMiss(e != nil)
 		c.counts.turnedAway.Add(1)
@@ -305,9 +311,9 @@ func (c *Cache[K, V]) keepHot() {
 func (c *Cache[K, V]) hotAndDue() (due []K) {
 	next := c.memory.Now() + int64(c.o.RefreshEvery)
 	tells := c.o.RefreshAt > 0 || c.tuned.stale().window() > 0 // else it is due at its end
-	for _, e := range c.memory.Hottest(c.o.Limits.MaxRefreshes) {
+	for _, e := range c.near.Values.Hottest(c.o.Limits.MaxRefreshes) {
 		soon := e.Value.SoonAt(e.Dead)
-		if capped := tells && soon == e.Dead && c.l2.HasTier(); !capped && soon <= next && c.memory.Cool(&e.Head) {
+		if capped := tells && soon == e.Dead && c.l2.HasTier(); !capped && soon <= next && c.near.Values.Cool(e) {
 			due = append(due, e.Key)
 		}
 	}

@@ -35,14 +35,14 @@ func (p view[K, V]) Info() panel.Info {
 }
 
 func (p view[K, V]) Events(after uint64) []panel.Event { return p.c.journal.After(after) }
-func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.memory.Sample) }
+func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.near.Values.Sample) }
 
 func (p view[K, V]) Hot() panel.Hot {
 	name := p.c.nameOf
 	if !p.c.o.ShowKeys {
 		name = nil // the page gets hashes of keys
 	}
-	return p.c.hot.Hot(p.c.memory.Sample, name)
+	return p.c.hot.Hot(p.c.near.Values.Sample, name)
 }
 
 func (p view[K, V]) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
@@ -116,7 +116,7 @@ func (c *Cache[K, V]) explainHere(ctx context.Context, text string) (panel.Expla
 // Settings returns the effective options.
 func (p view[K, V]) Settings() []panel.Setting {
 	c := p.c
-	entries, weight := c.memory.Bounds()
+	entries, weight := c.near.Values.Bounds()
 	stale := c.tuned.stale()
 	return panel.Settings(c.given, c.settings, map[string]any{
 		"Off": c.tuned.off.Load(), "TTL": c.tuned.ttl(), "Stale.WhileRevalidate": stale.WhileRevalidate, "Stale.OnError": stale.OnError,

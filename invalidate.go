@@ -137,11 +137,11 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool, now int64) {
 			return
 		}
 		c.near.Negatives.Delete(key)
-		if e, _ := c.memory.Peek(key); e != nil && !e.Value.Expired() {
-			c.memory.Swap(e, c.near.Expired(e, now))
+		if e, _ := c.near.Values.Glance(key); e != nil && !e.Value.Expired() {
+			c.near.Values.Swap(e, c.near.Expired(e, now))
 		}
 	})
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 }
 
 // InvalidateAll makes all entries of instances of this name absent, in a time that
@@ -182,7 +182,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	c.near.Negatives.Clear()
 	if !soft {
 		// The watermark has made the entries absent. This frees their memory at once.
-		c.memory.Clear()
+		c.near.Values.Clear()
 	}
 	c.noteDrops(events.AllInvalidated, soft, 1, c.now())
 	return err

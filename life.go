@@ -3,7 +3,6 @@ package strata
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -150,21 +149,7 @@ func (c *core) lifeOfAbsent(o *call) time.Duration {
 // error with a method NotFound() bool that returns true. It is the default of
 // Options.IsNotFound.
 func IsNotFound(err error) bool {
-	if errors.Is(err, ErrNotFound) || errors.Is(err, sql.ErrNoRows) {
-		return true
-	}
-	var reply interface {
-		error
-		RedisError()
-	}
-	if errors.As(err, &reply) && reply.Error() == "redis: nil" {
-		return true
-	}
-	var missing interface {
-		error
-		NotFound() bool
-	}
-	return errors.As(err, &missing) && missing.NotFound()
+	return errors.Is(err, ErrNotFound) || origin.IsNotFound(err)
 }
 
 // asNotFound returns err, an error of a Loader, so that it wraps ErrNotFound if

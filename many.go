@@ -22,7 +22,7 @@ import (
 // has found. [ReadInfo] has no effect here. With [SkipRead] load is called for each key by
 // itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
-	found, plainly := make(map[K]V, len(keys)), !c.o.ContextControls && (len(opts) == 0 || c.sparesHits(opts))
+	found, plainly := make(map[K]V, len(keys)), !c.o.ContextControls && !c.o.Memory.Encoded && (len(opts) == 0 || c.sparesHits(opts))
 	keys, e, now := look(c, plainly, found, keyname.Distinct(keys))
 	if plainly && len(keys) == 0 {
 		return found, nil
@@ -123,11 +123,11 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 		if err != nil || !r.Found || r.Note&noteStale != 0 && !m.call.allowStale {
 			return
 		}
-		if m.found[key] = m.c.clone(r.Value); r.Note&noteStale != 0 {
+		if m.found[key] = m.c.own(&r); r.Note&noteStale != 0 {
 			m.c.allowed(m.ctx, key, r.Value)
 		}
 	case err == nil:
-		m.found[key] = m.c.clone(r.Value)
+		m.found[key] = m.c.own(&r)
 	case !isAnswer(err, ErrNotFound):
 		m.fail(key, m.c.wrap(key, m.c.flightError(err)))
 	}
@@ -202,14 +202,23 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	values, errs := make([]V, len(keys)), make([]error, len(keys))
 	var all sync.WaitGroup
 	for i, k := range keys {
-		e, _ := m.c.memory.Get(k) // it counts as a read
-		m.c.countAsMiss(e != nil)
+		m.c.countAsMiss(m.reads(k))
 		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, &m.call) })
 	}
 	all.Wait()
 	for i, k := range keys {
 		m.take(k, flight.Result[V]{Value: values[i]}, errs[i])
 	}
+}
+
+// reads counts a read of key, and reports whether L1 has an entry of it.
+func (m *many[K, V]) reads(key K) bool {
+	if m.c.o.Memory.Encoded {
+		e, _ := m.c.near.Values.Get(key)
+		return e != nil
+	}
+	e, _ := m.c.memory.Get(key)
+	return e != nil
 }
 
 // refresh loads the due keys in the background, in a batch for each maxBatch of them. It
@@ -237,6 +246,9 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 
 // have takes key from L1, where the engine has found e, if L1 has an answer.
 func (m *many[K, V]) have(key K, e *entry[K, V], now int64) bool {
+	if m.c.o.Memory.Encoded {
+		e, now = m.c.near.Values.Get(key)
+	}
 	if m.loadless {
 		v, found, known := m.c.getNear(m.ctx, key, e, now, &m.call)
 		if found {

@@ -47,13 +47,13 @@ func (c *Cache[K, V]) answer(key K, r *flight.Result[V]) (V, error) {
 	if r.Err != nil {
 		return *new(V), c.wrap(key, r.Err)
 	}
-	return c.clone(r.Value), nil
+	return c.own(r), nil
 }
 
 // fallback returns the entry that L1 has for when a load fails, or nil, and
 // until when it may be served.
 func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
-	e, _ = c.memory.Peek(key)
+	e, _ = c.near.Values.Peek(key)
 	if e == nil {
 		return nil, 0
 	}

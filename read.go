@@ -26,6 +26,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/lifetime"
 	"github.com/strata-cache/strata/internal/cache/limit"
+	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -69,6 +70,7 @@ type candidate[K comparable, V any] struct {
 	// entry is the entry for L1 of a value that comes from L2. It is stored if the
 	// value is served and L1 has nothing fresh by then.
 	entry *entry[K, V]
+	here  *entry[K, V] // of L1, that the value is from; nil if it is from L2
 }
 
 // suspect is an entry of L1 that L2 has to confirm.
@@ -196,7 +198,7 @@ func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (lande
 	l.read.beside = l.beside
 	l.reads.ctx, l.reads.all = ctx, append(l.one[:0], &l.read)
 	if c := l.reads.c; !c.l2.HasTier() && l.read.goesOn() {
-		if e, _ := c.memory.Peek(f.Key); e == nil {
+		if e, _ := c.near.Values.Glance(f.Key); e == nil {
 			return false // as most misses without L2: there is nothing to look up
 		}
 	}
@@ -266,25 +268,7 @@ func (g *reads[K, V]) finish() {
 
 // unsettled returns the reads without an outcome.
 func (g *reads[K, V]) unsettled() []*read[K, V] {
-	return where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
-}
-
-// where returns the elements for which f reports true. If f is true for all of them it
-// returns s itself.
-func where[E any](s []E, f func(E) bool) []E {
-	for i, e := range s {
-		if f(e) {
-			continue
-		}
-		some := append(s[:0:0], s[:i]...)
-		for _, e := range s[i+1:] {
-			if f(e) {
-				some = append(some, e)
-			}
-		}
-		return some
-	}
-	return s
+	return slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
 }
 
 // anyUnsettled calls settle for each unsettled read, and reports whether any is
@@ -456,7 +440,7 @@ func sessions[K comparable, V any](rs []*read[K, V]) l2.Sessions {
 // serving returns the reads of rs for which L2 is not down. The others are served their
 // suspects.
 func serving[K comparable, V any](rs []*read[K, V]) []*read[K, V] {
-	return where(rs, func(r *read[K, V]) bool {
+	return slab.Where(rs, func(r *read[K, V]) bool {
 		if r.l2.Down {
 			r.outcome.settled = r.serveSuspect()
 		}

@@ -29,7 +29,7 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 			born = c.births.Before(now, -age)
 		}
 	}
-	k.value, k.id, k.tags, k.own, k.until, k.unbounded = &o.value, h.ID, o.tags, o.own, 0, unbounded
+	k.value, k.id, k.tags, k.own, k.until, k.unbounded, k.here = &o.value, h.ID, o.tags, o.own, 0, unbounded, nil
 	left := min(h.Left, windows.window()-age)
 	k.kept = l1.After(now, left)
 	e := c.near.New(now, r.f.Key, o.value, -age, left, r.stamps(o.tags, o.own), record{ID: h.ID, Born: born})
@@ -93,6 +93,15 @@ func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry
 	return age, expired, !known && h.Left > window
 }
 
+// expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a
+// caller has expired that: the message about it may be late or lost.
+func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
+	_, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own)
+	if e, now := c.near.Values.Glance(key); expired && e != nil && local.RecordOf(e).ID == h.ID && !e.Value.Expired() {
+		c.near.Values.Swap(e, c.near.Expired(e, now))
+	}
+}
+
 // bound lets L2 keep the candidate for no longer than if it had been expired by
 // its key now, if the time of its expiry is not known here.
 func (r *read[K, V]) bound() {
@@ -121,7 +130,7 @@ func (r *read[K, V]) relive() {
 		k.entry = r.relived(k.entry, k.own, k.id)
 	}
 	if e != nil && k.id != was && local.RecordOf(e).ID == was {
-		c.memory.Swap(e, r.relived(e, k.own, k.id))
+		c.near.Values.Swap(e, r.relived(e, k.own, k.id))
 	}
 }
 
@@ -147,16 +156,16 @@ func (r *read[K, V]) reliveCandidate(own *expiry.Own) {
 func (r *read[K, V]) reliveHere() *entry[K, V] {
 	c, o := r.c, &r.outcome
 	for {
-		e, _ := c.memory.Peek(r.f.Key)
+		e, _ := c.near.Values.Glance(r.f.Key)
 		if e == nil || c.near.Born(e) > o.ended-int64(o.took) {
 			return nil
 		}
 		about := local.RecordOf(e)
 		s := r.relived(e, about.Traits.Lives().With(r.call.own), about.ID)
-		if !c.memory.Swap(e, s) {
+		if !c.near.Values.Swap(e, s) {
 			continue
 		}
-		if &e.Value.V == r.candidate.value {
+		if c.near.Values.Same(e, r.candidate.here) {
 			r.candidate.until = c.near.OnErrorUntil(s)
 		}
 		return s
@@ -168,7 +177,7 @@ func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *ent
 	c, about := r.c, local.RecordOf(e)
 	about.Born = c.near.Born(e)
 	about.ID, about.Traits = id, local.NewTraits(about.Traits.Tags(), about.Traits.SeenAt(), own)
-	s := local.NewEntry(c.memory, e.Key, e.Value, e.Dead, about)
+	s := c.near.NewEntry(e.Key, e.Value, e.Dead, about)
 	if fresh := e.Value.FreshUntil(e.Dead); !e.Value.Expired() {
 		soon := e.Value.SoonAt(e.Dead)
 		s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(own).window())))

@@ -10,6 +10,7 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/internal/observe/histogram"
 	"github.com/strata-cache/strata/remote"
 )
@@ -17,7 +18,7 @@ import (
 // landRest lands the remaining reads, and returns them. The reads without a result get an
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
-	landed = where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
+	landed = slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
 	for _, r := range landed {
 		switch o := &r.outcome; {
 		case o.settled:
@@ -45,7 +46,7 @@ func (r *read[K, V]) land() {
 	defer func() { // also when a callback panics or ends the goroutine
 		stored, callers := c.flights.Land(r.f, &o.res, insert)
 		defer r.count(stored, callers)
-		c.memory.Notify(removed)
+		c.near.Values.Notify(removed)
 		if o.kept {
 			c.stored(r.ctx, r.f.Key, o.entry.Value.V, "L1")
 		}
@@ -62,8 +63,7 @@ func (r *read[K, V]) land() {
 		if o.late = c.near.TagsDropped(o.entry); o.late {
 			break
 		}
-		if weight, ok := c.weigh(r.f.Key, o.entry.Value.V); ok {
-			c.mark(o.entry)
+		if weight, ok := c.weigh(r.f.Key, o.entry.Value.V); ok && c.mark(o.entry, nil) {
 			insert = r.insertEntry(weight, &removed)
 		}
 	case o.negative != nil:
@@ -83,15 +83,15 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 	c, e := r.c, r.outcome.entry
 	return func() {
 		if e == r.candidate.entry {
-			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Value.FreshUntil(newer.Dead) && newer.Value.Stamp() >= r.f.Stamp {
+			if newer, now := c.near.Values.Glance(r.f.Key); newer != nil && now < newer.Value.FreshUntil(newer.Dead) && newer.Value.Stamp() >= r.f.Stamp {
 				return
 			}
 		}
 		var kept bool
 		if r.call.ahead {
-			*removed, kept = c.memory.Renew(e, weight)
+			*removed, kept = c.near.Values.Renew(e, weight)
 		} else {
-			*removed, kept = c.memory.Offer(e, weight, r.outcome.ended)
+			*removed, kept = c.near.Values.Offer(e, weight, r.outcome.ended)
 		}
 		if r.outcome.kept = kept; !kept {
 			c.flights.NotKept(r.f)

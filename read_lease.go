@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -41,13 +42,13 @@ func (g *reads[K, V]) takeLeases() {
 	if !s.HasTier() {
 		return
 	}
-	open := where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
+	open := slab.Where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
 	if len(open) > 1 {
 		s.MayStoreAll(sessions(open))
 	} else if len(open) == 1 {
 		open[0].l2.MayStore(s)
 	}
-	ask := where(open, func(r *read[K, V]) bool {
+	ask := slab.Where(open, func(r *read[K, V]) bool {
 		if r.l2.NoStore {
 			r.safely(func(r *read[K, V]) bool { return r.skippedGet && r.get() })
 		}
@@ -231,7 +232,7 @@ func (r *read[K, V]) onHold(left time.Duration) {
 	var removed []removal[K, V]
 	if r.c.flights.Learn(r.f.Key, min(left, maxHold), func() { removed = r.c.near.Forget(r.f.Key) }) {
 		r.candidate = candidate[K, V]{} // it may be older than the drop
-		r.c.memory.Notify(removed)
+		r.c.near.Values.Notify(removed)
 	}
 }
 

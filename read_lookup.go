@@ -19,6 +19,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -44,7 +45,7 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	}
 	rest := g.unsettled()
 	if len(rest) < len(g.all) {
-		landed = where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
+		landed = slab.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
 		for _, r := range landed {
 			r.land()
 		}
@@ -60,7 +61,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	if r.call.noMemory {
 		return false
 	}
-	e, now := c.memory.Peek(r.f.Key)
+	e, now := c.near.Values.Peek(r.f.Key)
 	if e == nil {
 		return false
 	}
@@ -73,7 +74,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
 	case v == ledger.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
-		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.V, noteL1, c.near.OnErrorUntil(e)
+		r.candidate.here, r.candidate.value, r.candidate.note, r.candidate.until = e, &e.Value.V, noteL1, c.near.OnErrorUntil(e)
 		about := local.RecordOf(e)
 		r.candidate.id, r.candidate.tags, r.candidate.own = about.ID, about.Traits.Tags(), about.Traits.Lives()
 		r.candidate.times, r.candidate.kept = c.timesOf(e), e.Dead
@@ -87,7 +88,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 // askTier asks L2 for the reads that L1 has not settled, in one round trip.
 func (g *reads[K, V]) askTier() {
 	s := g.c.l2
-	ask := where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
+	ask := slab.Where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
 	switch {
 	case len(ask) == 0:
 		return
@@ -355,15 +356,6 @@ func (r *read[K, V]) sumUp(box *sealed) (settled bool) {
 	return false
 }
 
-// expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a
-// caller has expired that: the message about it may be late or lost.
-func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
-	_, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own)
-	if e, now := c.memory.Peek(key); expired && e != nil && local.RecordOf(e).ID == h.ID && !e.Value.Expired() {
-		c.memory.Swap(e, c.near.Expired(e, now))
-	}
-}
-
 // keepHeld makes an entry for L1 of the value that L2 holds.
 func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	now, left := r.c.memory.Now(), min(h.Fresh, h.Left)
@@ -375,6 +367,9 @@ func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
 	r.c.near.RefreshSoon(e, now, left, min(r.c.tuned.ttl(), left), 0)
+	if o.form != nil { // it will not be at hand when the read lands
+		r.c.mark(e, o.form)
+	}
 	r.outcome.entry = e
 }
 
@@ -398,6 +393,7 @@ type opened[V any] struct {
 	tags  []string
 	own   *expiry.Own // nil: the windows and lives of the Options
 	byTag bool        // one of tags has expired it
+	form  []byte      // the encoded value, of this version of the program; nil if it is not at hand
 }
 
 // heldState is the state of the value that L2 holds under a key.
@@ -483,6 +479,9 @@ func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]
 	if o.value, err = r.c.decode(box.payload, box.version); err != nil {
 		r.c.l2.Unreadable()
 		return opened[V]{}
+	}
+	if box.version == 0 && r.c.o.Memory.Encoded {
+		o.form = box.payload
 	}
 	return o
 }

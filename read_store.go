@@ -34,6 +34,8 @@ type toStore[K comparable, V any] struct {
 	loaded int64
 	// negative says that the answer is "not found".
 	negative bool
+	// form is the encoded value in put.
+	form []byte
 }
 
 // store stores the answers of all unsettled reads, with one round trip to L2.
@@ -75,7 +77,7 @@ func (r *read[K, V]) label() {
 	}
 	o.res.Tags = r.call.tags
 	if err := r.c.callError(&r.call); err != nil {
-		r.c.notStored(r.f.Key, err) // tags that cannot be
+		r.c.notStored("L2", r.f.Key, err) // tags that cannot be
 		r.call.ttl = noLife
 	}
 }
@@ -138,18 +140,23 @@ func (r *read[K, V]) keepValue(v V, s *toStore[K, V]) (ok bool) {
 	}
 	lease := r.right.lease
 	if lease.Token == 0 {
-		r.keepLoaded(v, life, loaded, 0)
+		r.keepLoaded(v, life, loaded, 0, nil)
 		return false
 	}
-	data, err := r.seal(v, lease.Clock)
+	data, at, err := r.seal(v, lease.Clock)
 	if err != nil {
-		r.c.notStored(r.f.Key, err)
-		r.keepLoaded(v, life, loaded, remote.ID(lease.Token))
+		r.c.notStored("L2", r.f.Key, err)
+		if !r.c.o.Memory.Encoded {
+			r.keepLoaded(v, life, loaded, remote.ID(lease.Token), nil)
+		}
 		return false
 	}
 	left, kept := r.c.remoteLives(life, r.call.own)
 	put := remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead, Tags: r.call.tags}
 	*s = toStore[K, V]{r: r, left: life, loaded: loaded, put: put}
+	if r.c.o.Memory.Encoded {
+		s.form = data[at:]
+	}
 	return true
 }
 
@@ -206,7 +213,7 @@ func (r *read[K, V]) keepCandidate(s *toStore[K, V]) (ok bool) {
 		k.id = remote.ID(r.right.lease.Token)
 		r.right.lease.Token, r.right.used = 0, true
 	}
-	r.keepLoaded(*k.value, left, loaded, k.id)
+	r.keepLoaded(*k.value, left, loaded, k.id, nil)
 	return false
 }
 
@@ -246,7 +253,7 @@ func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
 // L2. That one is kept in L1 only, and its lease is released.
 func (c *Cache[K, V]) storeTooLarge(ctx context.Context, stores []toStore[K, V]) {
 	if len(stores) == 1 {
-		c.notStored(stores[0].r.f.Key, remote.ErrValueTooLarge)
+		c.notStored("L2", stores[0].r.f.Key, remote.ErrValueTooLarge)
 		stores[0].keepHere()
 		return
 	}
@@ -283,18 +290,21 @@ func (s *toStore[K, V]) keepHere() {
 		s.r.outcome.negative = s.r.absent(s.r.outcome.res.Err, s.left, s.r.call.tags)
 		return
 	}
-	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token))
+	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token), s.form)
 }
 
 // keepLoaded makes v an entry for L1. Its life began at loaded, the time of its load. A
-// value that L2 cannot confirm after a lost message lives as without a bus.
-func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
+// value that L2 cannot confirm after a lost message lives as without a bus. form is the encoded v, or nil.
+func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID, form []byte) {
 	kept := r.c.kept(left, r.call.own)
 	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
 	e := r.c.near.New(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags, r.call.own), record{ID: id, Born: loaded})
 	r.c.near.RefreshSoon(e, loaded, left, left, r.outcome.took)
+	if form != nil { // it will not be at hand when the read lands
+		r.c.mark(e, form)
+	}
 	r.outcome.entry, r.outcome.res.Times = e, r.c.timesOf(e)
 }
 
@@ -315,29 +325,29 @@ func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
 }
 
 // seal appends v to b as L2 has it, with its tags, the clock under which it was loaded, and
-// its own lives. b is empty.
-func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *expiry.Own, clock uint64) ([]byte, error) {
+// its own lives. b is empty. at is where the encoded v begins.
+func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *expiry.Own, clock uint64) (sealed []byte, at int, err error) {
 	b, flags := begin(b, tags, own, clock)
-	b, err := c.encode(b, v)
-	if err != nil {
-		return nil, err
+	at = len(b)
+	if b, err = c.encode(b, v); err != nil {
+		return nil, 0, err
 	}
 	envelope.Seal(b, name, c.l2.Schema(), flags)
-	return b, nil
+	return b, at, nil
 }
 
 // seal encodes a value in the read's buffer, seals it, and copies it to memory of the right size,
 // since a tier may send it after its caller has left.
-func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
-	b, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, r.call.own, clock)
+func (r *read[K, V]) seal(v V, clock uint64) (sealed []byte, at int, err error) {
+	b, at, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, r.call.own, clock)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case cap(b) > l2.MaxBuffer:
-		return b, nil
+		return b, at, nil
 	}
 	r.buffer = b
-	return bytes.Clone(b), nil
+	return bytes.Clone(b), at, nil
 }
 
 // begin begins an envelope with tags and lives, in the memory of dst.

@@ -70,6 +70,7 @@ type write[K comparable, V any] struct {
 	value  V
 	name   string
 	data   []byte
+	form   []byte // the encoded value, of an encoded L1
 	left   time.Duration
 	weight int64
 	keep   bool      // in L1
@@ -145,7 +146,7 @@ func (c *Cache[K, V]) setMemory(ctx context.Context, w *write[K, V]) error {
 	if err := c.flights.Store(w.key, now, func() { removed, kept = c.near.Put(w.key, value, w.weight, failure) }); err != nil {
 		return ErrClosed
 	}
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 	if kept {
 		c.stored(ctx, w.key, w.value, "L1")
 	}
@@ -180,7 +181,10 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o *call) (err error) {
 	}
 	if c.asks(o) {
 		// With tags it is sealed again, with the tag clock of its token.
-		err = c.sealWrite(w, 0)
+		return c.sealWrite(w, 0)
+	}
+	if c.o.Memory.Encoded && w.keep && !w.absent {
+		w.form, err = c.encode(nil, w.value)
 	}
 	return err
 }
@@ -191,7 +195,10 @@ func (c *Cache[K, V]) sealWrite(w *write[K, V], clock uint64) (err error) {
 		w.data = c.sealAbsent(w.name, w.tags, clock)
 		return nil
 	}
-	w.data, err = c.seal(nil, w.name, w.value, w.tags, w.own, clock)
+	var at int
+	if w.data, at, err = c.seal(nil, w.name, w.value, w.tags, w.own, clock); err == nil {
+		w.form = w.data[at:]
+	}
 	return err
 }
 
@@ -207,7 +214,7 @@ func (c *Cache[K, V]) finish(ctx context.Context, w *write[K, V], stored bool) {
 		insert = func() { removed, kept = c.near.Put(w.key, value, w.weight, failure) }
 	}
 	c.flights.End(w.right, insert, drop)
-	c.memory.Notify(removed)
+	c.near.Values.Notify(removed)
 	if kept {
 		c.stored(ctx, w.key, w.value, "L1")
 	}
@@ -228,8 +235,7 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 	}
 	value = c.near.New(now, w.key, w.value, w.left, c.kept(w.left, w.own), w.stamps, record{ID: w.id, Born: now})
 	c.near.RefreshSoon(value, now, w.left, w.left, 0)
-	c.mark(value)
-	if c.near.TagsDropped(value) {
+	if !c.mark(value, w.form) || c.near.TagsDropped(value) {
 		return nil, nil
 	}
 	return value, nil

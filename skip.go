@@ -61,7 +61,7 @@ func (r *read[K, V]) prepareReload() {
 	}
 	r.l2.Allowed(r.c.l2)
 	r.skippedGet = true
-	if e, _ := r.c.memory.Peek(r.f.Key); e != nil {
+	if e, _ := r.c.near.Values.Glance(r.f.Key); e != nil {
 		r.right.replaces = local.RecordOf(e).ID // most likely the value that L2 holds
 	}
 }

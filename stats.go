@@ -158,10 +158,13 @@ type Stats struct {
 	// cache did not wait until they returned. CallbacksDropped counts events, spans and
 	// lines left out because too many such calls had not returned.
 	CallbacksLate, CallbacksDropped uint64
-	// EncodeErrors counts values missing in L2 because the Codec refused them,
-	// since they would come back as other values or not at all, or because they are too
+	// EncodeErrors counts values missing in L2, or in L1 with Memory.Encoded, because the Codec refused
+	// them, since they would come back as other values or not at all, or because they are too
 	// large. Callers get them, and every instance loads them. The first one is logged.
 	EncodeErrors uint64
+	// DecodeErrors counts values of L1, with Memory.Encoded, that the Codec could not decode. The reads
+	// were misses.
+	DecodeErrors uint64
 	// Compressed counts values that [codec.Compressed] has made shorter, StoredRaw values
 	// that it has left as they are: they are small, or would not become shorter. Both are of
 	// the Codec: caches that share one share them.
@@ -237,7 +240,7 @@ type counts struct {
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
 	asMisses := n.countedAsMiss.Load() // before the engine's: it is part of them
-	m, l := c.memory.Stats(), c.link.Stats()
+	m, l := c.near.Values.Stats(), c.link.Stats()
 	s := Stats{
 		Name: c.o.Name, Parts: c.parts, Loads: n.loadStats(),
 		Flights: n.flights.Load(), Joins: n.joins.Load(), TurnedAway: n.turnedAway.Load(),
@@ -246,7 +249,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		StaleRevalidating: n.staleRevalidating.Load(), StaleOnError: n.staleOnError.Load(), StaleAllowed: n.staleAllowed.Load(),
 		Remembered: n.remembered.Load(), Negative: n.negative.Load(), Throttled: n.throttled.Load(),
 		BudgetSpent: n.budgetSpent.Load(), Overloaded: n.overloaded.Load(), Mutations: n.mutations.Load(),
-		Refused: n.refused.Load(), RemoteRefused: n.remoteRefused.Load(), EncodeErrors: n.encodeErrors.Load(),
+		Refused: n.refused.Load(), RemoteRefused: n.remoteRefused.Load(), EncodeErrors: n.encodeErrors.Load(), DecodeErrors: c.near.Values.Undecoded(),
 		LeaseWaits: n.leasesInVain.Load(), LeaseWins: n.leasesAnswered.Load(), Confirmed: n.confirmed.Load(),
 		BreakerOpen: c.l2.LeftAlone(), BreakerChanges: c.l2.BreakerChanges(), StoringStopped: c.l2.StoringStopped(),
 		ServersLeftAlone: c.l2.ServersLeftAlone(), ServersWithoutStores: c.l2.ServersWithoutStores(), Pending: c.l2.Pending(),
@@ -254,7 +257,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Unreadable: n.unreadable.Load() + l.Unreadable, Degraded: n.degraded.Load() + l.Degraded,
 		Connected: c.link.Connected(), BusSilence: c.link.Silence(), BusEcho: durations(c.link.Echo()),
 		TuneRefused: c.tuned.refused.Load(), Off: c.tuned.off.Load(),
-		Evicted: m.Evicted, Expired: m.Expired, Rejected: m.Rejected, EvictionAge: durations(c.memory.Ages()),
+		Evicted: m.Evicted, Expired: m.Expired, Rejected: m.Rejected, EvictionAge: durations(c.near.Values.Ages()),
 		Entries: m.Entries, Weight: m.Weight, Guard: c.o.Memory.Guard.Stats(),
 		CallbackPanics: n.callbackPanics.Load() + c.callbacks.Panics(),
 		CallbacksLate:  c.callbacks.Late(), CallbacksDropped: c.callbacks.Dropped(),
@@ -264,7 +267,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	s.OriginFailing, s.OriginSlow = c.origin.Read(c.now())
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
-	s.MaxEntries, s.MaxWeight = c.memory.Bounds()
+	s.MaxEntries, s.MaxWeight = c.near.Values.Bounds()
 	s.Saved = n.saved.UpTo(answered(&s), n.latency.Mean())
 	c.addOperations(&s, c.encoding)
 	s.L2 = TierStats{
@@ -374,14 +377,14 @@ type OperationStats struct {
 // addOperations adds the durations and sizes of operations on L2 to s, and the counts of the
 // codec if it compresses.
 func (c *core) addOperations(s *Stats, encoding any) {
-	m := c.l2.Meter()
-	if m == nil {
-		return
-	}
 	if e, ok := encoding.(interface {
 		Counts() (shortened, raw uint64)
 	}); ok {
 		s.Compressed, s.StoredRaw = e.Counts()
+	}
+	m := c.l2.Meter()
+	if m == nil {
+		return
 	}
 	for op := range l2.Operations {
 		for r := range l2.Results {

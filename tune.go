@@ -2,7 +2,6 @@ package strata
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // changes nothing. new(5*time.Minute) is a pointer to a value.
 type Tuning struct {
 	// MaxEntries and MaxWeight replace the bounds of L1: at least 1; MaxWeight needs
-	// Memory.Weigh. A smaller bound evicts some 16,000 entries at once, and the rest in
+	// Memory.Weigh. With Memory.Encoded there is MaxWeight alone, at least memory.MinBytes. A smaller bound evicts some 16,000 entries at once, and the rest in
 	// the background.
 	MaxEntries, MaxWeight *int64
 	// TTL replaces Options.TTL for values stored from now on: at least 1 ms, or
@@ -50,9 +49,9 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 		c.settings.Logger.Info("strata: options are changed: "+said, slog.String("cache", c.o.Name))
 	}
 	if t.MaxEntries != nil || t.MaxWeight != nil {
-		entries, weight := c.memory.Bounds()
+		entries, weight := c.near.Values.Bounds()
 		entries, weight = orElse(t.MaxEntries, entries), orElse(t.MaxWeight, weight)
-		c.memory.Notify(c.memory.Resize(entries, weight))
+		c.near.Values.Notify(c.near.Values.Resize(entries, weight))
 		c.near.Negatives.Resize(local.NegativeBound(entries, weight), 0)
 	}
 	next := *c.tuned.lives.Load()
@@ -63,7 +62,7 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 	if off := orElse(t.Off, c.tuned.off.Load()); off != c.tuned.off.Swap(off) && off {
 		// Stores from now on have looked at off; all others are older than this.
 		c.invalidateAllLocal()
-		c.memory.Clear()
+		c.near.Values.Clear()
 	}
 	return nil
 }
@@ -107,37 +106,14 @@ func (c *core) checkTuning(t *Tuning) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("strata: tune: %s: "+format, append([]any{field}, args...)...))
-	}
-	if n := t.MaxEntries; n != nil && *n < 1 {
-		bad("MaxEntries", "%d is less than 1", *n)
-	}
-	if n := t.MaxWeight; n != nil && *n < 1 {
-		bad("MaxWeight", "%d is less than 1", *n)
-	}
-	if t.MaxWeight != nil && c.settings.Memory.Weigh == nil {
-		bad("MaxWeight", "needs Memory.Weigh")
-	}
-	if d := t.TTL; d != nil && *d < check.MinTTL {
-		bad("TTL", "%v is less than %v", *d, check.MinTTL)
-	}
-	return errors.Join(errs...)
+	m := &c.settings.Memory
+	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded)...)
 }
 
 // String names the changes, as "TTL=1m0s Off=true"; empty for none.
 func (t Tuning) String() string {
 	all := slices.Concat(
-		changed("MaxEntries", t.MaxEntries), changed("MaxWeight", t.MaxWeight), changed("TTL", t.TTL),
-		changed("Stale.WhileRevalidate", t.StaleWhileRevalidate), changed("Stale.OnError", t.StaleOnError), changed("Off", t.Off))
+		check.Change("MaxEntries", t.MaxEntries), check.Change("MaxWeight", t.MaxWeight), check.Change("TTL", t.TTL),
+		check.Change("Stale.WhileRevalidate", t.StaleWhileRevalidate), check.Change("Stale.OnError", t.StaleOnError), check.Change("Off", t.Off))
 	return strings.Join(all, " ")
-}
-
-// changed names a change; empty if value is nil.
-func changed[T any](name string, value *T) []string {
-	if value == nil {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s=%v", name, *value)}
 }

@@ -33,7 +33,7 @@ func (o *Options[K, V]) settings() *settings {
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Tracer: o.Tracer, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
 			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
-			DetectMutation: m.DetectMutation, TTL: m.TTL, Off: m.Off, Guard: m.Guard,
+			DetectMutation: m.DetectMutation, Encoded: m.Encoded, TTL: m.TTL, Off: m.Off, Guard: m.Guard,
 		},
 		Remote: Remote[none, none]{
 			Tier: r.Tier, Bus: r.Bus, Strict: r.Strict, Timeout: r.Timeout, BreakAfter: r.BreakAfter, BreakFor: r.BreakFor,
@@ -75,10 +75,13 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 	}
 	s.Logger, s.Hooks = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), cmp.Or(s.Hooks, &Hooks{})
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
-	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.BatchSize
+	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.Memory.MaxWeight, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.Memory.MaxWeight, s.BatchSize
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
-	if o.Remote.Tier != nil || o.Remote.Bus != nil {
-		errs = append(errs, o.Remote.fill()...)
+	if o.Memory.Encoded && !keyname.IsBytes[K]() {
+		errs = append(errs, fmt.Errorf("strata: options: Memory.Encoded: keys of type %v have pointers, floats or padding", reflect.TypeFor[K]()))
+	}
+	if used := o.Remote.Tier != nil || o.Remote.Bus != nil; used || o.Memory.Encoded {
+		errs = append(errs, o.Remote.fill(used)...)
 	}
 	return s, errors.Join(errs...)
 }
@@ -90,7 +93,7 @@ func checked(o *settings) *check.Options {
 	return &check.Options{
 		TTL: o.TTL, IdleTTL: o.IdleTTL, RefreshEvery: o.RefreshEvery, BatchWait: o.BatchWait, MemoryTTL: m.TTL, NotFoundTTL: &o.NotFoundTTL,
 		ErrorTTL: &o.ErrorTTL, Timeout: &r.Timeout, BreakFor: &r.BreakFor, Jitter: &o.Jitter, RefreshAt: &o.RefreshAt, RefreshSpread: o.RefreshSpread,
-		EvictShare: m.EvictShare, BatchSize: &o.BatchSize, BreakAfter: &r.BreakAfter, MaxEntries: &m.MaxEntries, MaxWeight: m.MaxWeight,
+		EvictShare: m.EvictShare, Encoded: m.Encoded, HasClone: m.Clone != nil, BatchSize: &o.BatchSize, BreakAfter: &r.BreakAfter, MaxEntries: &m.MaxEntries, MaxWeight: &m.MaxWeight,
 		Policy: evict.Policy(m.Policy), Strict: r.Strict, Stale: (*check.Stale)(&o.Stale), Limits: (*check.Limits)(&o.Limits),
 		Off: m.Off, DetectMutation: m.DetectMutation, HasTier: r.Tier != nil, HasBus: r.Bus != nil, HasKey: r.Key != nil, HasParseKey: r.ParseKey != nil,
 		HasTags: o.Tags != nil, HasWeigh: m.Weigh != nil, HasLoader: o.Loader != nil, HasManyLoader: o.ManyLoader != nil, Tagger: tagger,
@@ -98,9 +101,9 @@ func checked(o *settings) *check.Options {
 	}
 }
 
-// fill sets the defaults that depend on the types.
-func (r *Remote[K, V]) fill() (errs []error) {
-	if r.Key == nil && r.ParseKey == nil && r.names().Of == nil {
+// fill sets the defaults that depend on the types. With names keys need names.
+func (r *Remote[K, V]) fill(names bool) (errs []error) {
+	if names && r.Key == nil && r.ParseKey == nil && r.names().Of == nil {
 		errs = append(errs, fmt.Errorf("strata: options: Remote.Key: required, with a Bus ParseKey too, for keys of type %v: "+
 			"no string, no integer, and without MarshalText or UnmarshalText", reflect.TypeFor[K]()))
 	}

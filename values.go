@@ -10,6 +10,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/lossy"
@@ -30,11 +31,30 @@ func (c *Cache[K, V]) clone(v V) (copied V) {
 	return c.o.Memory.Clone(v)
 }
 
-// mark notes a hash of e's value in its lives, before it is stored.
-func (c *Cache[K, V]) mark(e *entry[K, V]) {
+// own returns the value of a flight's result to one of its callers.
+func (c *Cache[K, V]) own(r *flight.Result[V]) V {
+	if !c.o.Memory.Encoded || !r.Shared && !r.Offered {
+		return c.clone(r.Value)
+	}
+	if b, err := c.encode(nil, r.Value); err == nil {
+		if v, err := c.decode(b, 0); err == nil {
+			return v
+		}
+	}
+	return r.Value
+}
+
+// mark makes e ready for L1: it notes a hash of its value in its lives, or encodes the value, unless
+// form is its encoded value. It reports whether L1 can keep e.
+func (c *Cache[K, V]) mark(e *entry[K, V], form []byte) bool {
 	if c.o.Memory.DetectMutation {
 		e.Value.State |= c.hash(e.Value.V)
 	}
+	err := c.near.Values.Pack(e, form)
+	if err != nil {
+		c.notStored("L1", e.Key, err)
+	}
+	return err == nil
 }
 
 // inspect compares e's value with its hash now and then. An entry with a value that
@@ -71,12 +91,12 @@ func (c *Cache[K, V]) hash(v V) (h uint64) {
 func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
 	err = errCodecPanicked // stands if it panics
 	defer c.contain("Remote.Codec")
-	return c.o.Remote.Codec.Append(b, v)
+	return c.encoding.Append(b, v)
 }
 
-// notStored counts a value of key missing in L2 because of err, and logs the first one. The
+// notStored counts a value of key missing in a tier because of err, and logs the first one. The
 // error of a Codec outside package codec may have a value in its text.
-func (c *core) notStored(key any, err error) {
+func (c *core) notStored(tier string, key any, err error) {
 	if c.counts.encodeErrors.Add(1) > 1 {
 		return
 	}
@@ -86,7 +106,7 @@ func (c *core) notStored(key any, err error) {
 	} else if errors.Is(err, remote.ErrValueTooLarge) {
 		why = remote.ErrValueTooLarge.Error()
 	}
-	c.settings.Logger.Warn("strata: a value is served but not stored in L2: every instance loads it. Stats.EncodeErrors counts all such values",
+	c.settings.Logger.Warn("strata: a value is served but not stored in "+tier+". Stats.EncodeErrors counts all such values",
 		c.origin.About(key, slog.String("error", why))...)
 }
 
@@ -98,7 +118,7 @@ func (c *Cache[K, V]) decode(b []byte, version int) (v V, err error) {
 	if version > 0 {
 		return c.older[version-1].Decode(b)
 	}
-	return c.o.Remote.Codec.Decode(b)
+	return c.encoding.Decode(b)
 }
 
 // nameOf returns the name of key in L2. A panic of the user's Key, or of a method of
@@ -158,7 +178,7 @@ func (r *Remote[K, V]) format() (f form, older []codec.Older[V]) {
 	}
 	if c, ok := r.Codec.(codec.Lossy); ok {
 		if lost := c.Lost(); len(lost) > 0 {
-			f.advice = []string{fmt.Sprintf("Remote.Codec: %s does not keep all of %v: %s: values that come from L2 lack these parts, and "+
+			f.advice = []string{fmt.Sprintf("Remote.Codec: %s does not keep all of %v: %s: values that come from L2, or from an encoded L1, lack these parts, and "+
 				"values that have others than those in parentheses are not stored there", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))}
 		}
 	}

@@ -33,6 +33,8 @@ type Result[V any] struct {
 	// Offered says that this is an offer of the flight, which a caller has taken
 	// instead of waiting longer; see [Group.Offer].
 	Offered bool
+	// Shared says that several callers get the result.
+	Shared bool
 	// Beside says that Load ran for another flight, with which this one was gathered.
 	Beside bool
 	// Tags are the tags of the value, and TagWatermark is the generation of tags from

@@ -29,6 +29,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r *Result[V], insert func()) (stored
 	}
 	callers = f.joined
 	f.result = *r // also if it is deserted, for the caller that leads
+	f.result.Shared = callers > 1
 	f.wake(false)
 	s.mu.Unlock()
 	return stored, callers

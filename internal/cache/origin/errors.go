@@ -2,6 +2,8 @@ package origin
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +25,26 @@ func (e *LoadError) Error() string {
 
 // Unwrap returns the cause.
 func (e *LoadError) Unwrap() error { return e.Err }
+
+// IsNotFound reports whether an error of a library says that the origin has no such key: see
+// strata.IsNotFound.
+func IsNotFound(err error) bool {
+	if errors.Is(err, sql.ErrNoRows) {
+		return true
+	}
+	var reply interface {
+		error
+		RedisError()
+	}
+	if errors.As(err, &reply) && reply.Error() == "redis: nil" {
+		return true
+	}
+	var missing interface {
+		error
+		NotFound() bool
+	}
+	return errors.As(err, &missing) && missing.NotFound()
+}
 
 // TimeoutError is the error of a load that has not ended within
 // Limits.HardTimeout.

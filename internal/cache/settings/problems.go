@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/strata-cache/strata/internal/cache/bytestore"
 )
 
 // Problems returns an error for every field that is wrong by itself.
@@ -102,13 +104,13 @@ func (o *Options) problemsOfMemory(bad func(field, format string, args ...any)) 
 	if *o.MaxEntries < 0 {
 		bad("Memory.MaxEntries", "%d is negative", *o.MaxEntries)
 	}
-	if o.MaxWeight < 0 {
-		bad("Memory.MaxWeight", "%d is negative", o.MaxWeight)
+	if *o.MaxWeight < 0 {
+		bad("Memory.MaxWeight", "%d is negative", *o.MaxWeight)
 	}
-	if o.MaxWeight > 0 && !o.HasWeigh {
+	if *o.MaxWeight > 0 && !o.HasWeigh && !o.Encoded {
 		bad("Memory.Weigh", "required with MaxWeight")
 	}
-	if o.HasWeigh && o.MaxWeight == 0 {
+	if o.HasWeigh && *o.MaxWeight == 0 {
 		bad("Memory.MaxWeight", "required with Weigh")
 	}
 	if !o.Policy.Known() {
@@ -116,5 +118,64 @@ func (o *Options) problemsOfMemory(bad func(field, format string, args ...any)) 
 	}
 	if s := o.EvictShare; math.IsNaN(s) || s < 0 || s > 0.5 {
 		bad("Memory.EvictShare", "%v is not between 0 and 0.5", s)
+	}
+	if o.Encoded {
+		o.problemsOfEncoded(bad)
+	}
+}
+
+// ProblemsOfTuning returns an error for every wrong change of a cache in use: of its bounds and its
+// TTL. Nil stands for no change.
+func ProblemsOfTuning(maxEntries, maxWeight *int64, ttl *time.Duration, hasWeigh, encoded bool) []error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("strata: tune: %s: "+format, append([]any{field}, args...)...))
+	}
+	if n := maxEntries; n != nil && *n < 1 {
+		bad("MaxEntries", "%d is less than 1", *n)
+	}
+	least := int64(1)
+	if encoded {
+		least = bytestore.MinBudget
+	}
+	if n := maxWeight; n != nil && *n < least {
+		bad("MaxWeight", "%d is less than %d", *n, least)
+	}
+	if maxWeight != nil && !hasWeigh && !encoded {
+		bad("MaxWeight", "needs Memory.Weigh")
+	}
+	if maxEntries != nil && encoded {
+		bad("MaxEntries", "cannot be set with Memory.Encoded")
+	}
+	if ttl != nil && *ttl < MinTTL {
+		bad("TTL", "%v is less than %v", *ttl, MinTTL)
+	}
+	return errs
+}
+
+// Change names a change of a cache in use; empty if value is nil.
+func Change[T any](name string, value *T) []string {
+	if value == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s=%v", name, *value)}
+}
+
+// problemsOfEncoded calls bad for every field that an encoded L1 cannot have.
+func (o *Options) problemsOfEncoded(bad func(field, format string, args ...any)) {
+	if n := *o.MaxWeight; n > 0 && n < bytestore.MinBudget {
+		bad("Memory.MaxWeight", "%d bytes are less than %d, with Encoded", n, bytestore.MinBudget)
+	}
+	for _, f := range [...]struct {
+		name string
+		set  bool
+	}{
+		{"Memory.MaxEntries", *o.MaxEntries != 0}, {"Memory.Weigh", o.HasWeigh}, {"Memory.Policy", o.Policy != 0},
+		{"Memory.EvictShare", o.EvictShare != 0}, {"IdleTTL", o.IdleTTL != 0}, {"Memory.Clone", o.HasClone},
+		{"Memory.DetectMutation", o.DetectMutation},
+	} {
+		if f.set {
+			bad(f.name, "cannot be set with Memory.Encoded")
+		}
 	}
 }

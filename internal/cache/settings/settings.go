@@ -30,6 +30,7 @@ const MaxBatch = 500
 // The other defaults, which the fields of strata.Options name.
 const (
 	defaultMaxEntries    = 10_000
+	defaultBytes         = 64 << 20 // of an encoded L1
 	defaultJitter        = 0.1
 	defaultRemoteTimeout = 100 * time.Millisecond
 	defaultLease         = 5 * time.Second
@@ -53,12 +54,11 @@ type Options struct {
 	Jitter, RefreshAt                                       *float64
 	RefreshSpread, EvictShare                               float64
 	BatchSize, BreakAfter                                   *int
-	MaxEntries                                              *int64
-	MaxWeight                                               int64
+	MaxEntries, MaxWeight                                   *int64
 	Policy                                                  evict.Policy
 	Stale                                                   *Stale
 	Limits                                                  *Limits
-	Off, DetectMutation, Named, Strict                      bool
+	Off, DetectMutation, Encoded, HasClone, Named, Strict   bool
 	HasTier, HasBus, HasKey, HasParseKey, HasTags, HasWeigh bool
 	HasLoader, HasManyLoader                                bool
 	// Tagger says that the tier has tags. BadName and BadService say why the names cannot be used, or are
@@ -88,7 +88,10 @@ type (
 func (o *Options) Fill() {
 	*o.Jitter = cmp.Or(*o.Jitter, defaultJitter)
 	*o.Jitter = max(*o.Jitter, 0)
-	if *o.MaxEntries == 0 && o.MaxWeight == 0 {
+	if o.Encoded {
+		*o.MaxWeight = cmp.Or(*o.MaxWeight, defaultBytes)
+	}
+	if *o.MaxEntries == 0 && *o.MaxWeight == 0 {
 		*o.MaxEntries = defaultMaxEntries
 	}
 	o.Limits.HardTimeout = cmp.Or(o.Limits.HardTimeout, HardTimeout)

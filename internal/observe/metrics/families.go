@@ -168,7 +168,7 @@ func ofL2() []Family {
 				send(Value{Sizes: &r.WrittenBytes}, "written")
 			},
 		},
-		single(Counter, "strata_codec_errors_total", "{value}", "Values that are not in L2 because the Codec refused them or because they are too large.", hasL2,
+		single(Counter, "strata_codec_errors_total", "{value}", "Values that are not in L2, or in an encoded L1, because the Codec refused them or because they are too large.", nil,
 			func(r *Reading) int64 { return int64(r.EncodeErrors) }),
 		{
 			Name: "strata_codec_compression_total", Unit: "{value}", Help: "Values that codec.Compressed has made shorter (compressed), or left as they are (raw).", Has: compresses, Labels: []string{"result"},
@@ -254,6 +254,8 @@ func mishaps() []Family {
 			func(r *Reading) int64 { return int64(r.CallbackPanics) }),
 		single(Counter, "strata_callbacks_dropped_total", "{event}", "Events, spans and lines of the log that were left out because too many calls of callbacks had not returned.", nil,
 			func(r *Reading) int64 { return int64(r.CallbacksDropped) }),
+		single(Counter, "strata_undecoded_total", "{value}", "Values of an encoded L1 that the Codec could not decode.", nil,
+			func(r *Reading) int64 { return int64(r.DecodeErrors) }),
 		single(Counter, "strata_mutations_total", "{entry}", "Entries that callers have changed, as far as Memory.DetectMutation has found them.", nil,
 			func(r *Reading) int64 { return int64(r.Mutations) }),
 		{

@@ -13,7 +13,7 @@ import (
 const shown = `
 	Off TTL IdleTTL Jitter RefreshAt RefreshSpread RefreshEvery Stale.WhileRevalidate Stale.OnError NotFoundTTL ErrorTTL
 	Memory.MaxEntries Memory.MaxWeight Memory.Policy Memory.EvictShare Memory.Guard Memory.TTL Memory.Off Memory.Weigh Memory.Clone
-	Memory.DetectMutation
+	Memory.DetectMutation Memory.Encoded
 	Limits.SoftTimeout Limits.HardTimeout Limits.MaxLoads Limits.MaxWaiters Limits.MaxRefreshes Limits.MaxKeyBytes
 	Limits.Lease Limits.CancelAbandoned
 	Loader ManyLoader BatchWait BatchSize Tags ContextControls ShowKeys Tracer Logger

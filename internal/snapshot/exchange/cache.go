@@ -7,13 +7,11 @@ import (
 	"context"
 	"iter"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/link"
 	"github.com/strata-cache/strata/internal/snapshot/drops"
@@ -35,8 +33,9 @@ type Config[K comparable, V any] struct {
 	// Weigh returns the weight of an entry, and false if L1 must not keep it. Weighs says that weights differ.
 	Weigh  func(K, V) (weight int64, ok bool)
 	Weighs bool
-	// Mark notes a hash of the value of an entry, Stored is told that L1 has a value.
-	Mark   func(*local.Entry[K, V])
+	// Mark makes an entry ready for L1, and reports whether L1 can keep it. Stored is told that L1 has a
+	// value.
+	Mark   func(e *local.Entry[K, V], form []byte) bool
 	Stored func(K, V)
 	// Closed reports that L1 keeps nothing, or no more.
 	Closed func() bool
@@ -87,12 +86,4 @@ type Cache[K comparable, V any] struct {
 // stamps returns the stamps of an entry made now, without tags.
 func (c *Cache[K, V]) stamps() local.Stamps {
 	return local.Stamps{Generation: c.Ledger.Watermark(), TagGeneration: c.Ledger.TagWatermark()}
-}
-
-// Until returns the time from now to then on L1's clock.
-func Until(then, now int64) time.Duration {
-	if then == l1.Forever {
-		return math.MaxInt64
-	}
-	return time.Duration(then - now)
 }

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"iter"
-	"math"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
@@ -28,9 +27,9 @@ func (c *Cache[K, V]) append(b []byte, v V) (all []byte, err error) {
 // entries after it.
 func (c *Cache[K, V]) hottest() iter.Seq2[K, int] {
 	return func(yield func(K, int) bool) {
-		all := c.Values.Hottest(math.MaxInt) // not Len: entries that come meanwhile push out none
-		for i, e := range all {
-			if !yield(e.Key, len(all)-i-1+c.Negatives.Len()) {
+		all := c.Values.HottestKeys()
+		for i, key := range all {
+			if !yield(key, len(all)-i-1+c.Negatives.Len()) {
 				return
 			}
 		}
@@ -61,8 +60,8 @@ func (c *Cache[K, V]) value(key K, begun int64, to *format.Entry) (v V, ok bool)
 		return v, false
 	}
 	*to = format.Entry{
-		Key: to.Key, Fresh: Until(e.Value.FreshUntil(e.Dead), begun), Left: Until(e.Dead, begun), Age: format.Unknown,
-		Expired: e.Value.Expired(), ID: uint64(about.ID), Tags: about.Traits.Tags(), Own: about.Traits.Lives(), Uses: int(e.Uses()), Weight: 1,
+		Key: to.Key, Fresh: local.Until(e.Value.FreshUntil(e.Dead), begun), Left: local.Until(e.Dead, begun), Age: format.Unknown,
+		Expired: e.Value.Expired(), ID: uint64(about.ID), Tags: about.Traits.Tags(), Own: about.Traits.Lives(), Uses: c.Values.Uses(e), Weight: 1,
 	}
 	if born != 0 {
 		to.Age = time.Duration(begun - born)
@@ -80,7 +79,7 @@ func (c *Cache[K, V]) absence(key K, begun int64, to *format.Entry) (ok bool) {
 	if n == nil || !n.NotFound || !n.Taken && c.Drops.Spared(0) {
 		return false
 	}
-	left := Until(n.Fresh, begun)
+	left := local.Until(n.Fresh, begun)
 	*to = format.Entry{Key: to.Key, Fresh: left, Left: left, Age: format.Unknown, NotFound: true, Tags: n.Traits.Tags()}
 	return true
 }

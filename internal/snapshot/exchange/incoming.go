@@ -141,7 +141,7 @@ func (r *incoming[K, V]) stampsOf(e *format.Entry) local.Stamps {
 
 // has reports whether L1 has an answer for key. The lock of its flights is held.
 func (r *incoming[K, V]) has(key K) bool {
-	if e, now := r.c.Values.Peek(key); e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e) {
+	if e, now := r.c.Values.Glance(key); e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e) {
 		return true
 	}
 	return r.c.Recall(key) != nil
@@ -174,8 +174,10 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 		life = fresh
 	}
 	c.RefreshSoon(e, now, fresh, life, 0)
-	c.Mark(e)
 	e.Value.State |= expiry.Taken
+	if !c.Mark(e, nil) {
+		return transfer.Unusable
+	}
 	var removed []local.Removal[K, V]
 	o = transfer.Changed
 	c.Flights.Restore(r.watch, key, func() {
@@ -215,7 +217,7 @@ func (r *incoming[K, V]) stored(key K) transfer.Outcome {
 
 // withdraw removes the entries of L1 that old reports.
 func (r *incoming[K, V]) withdraw(old func(*drops.Aged) bool) {
-	for e := range r.c.Values.All() {
+	for e := range r.c.Values.Each() {
 		r.withdrawKey(e.Key, false, old)
 	}
 	for n := range r.c.Negatives.All() {
@@ -228,7 +230,7 @@ func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) 
 	c, hash, taken := r.c, r.c.Flights.HashOf(key), false
 	var removed []local.Removal[K, V]
 	c.Flights.Withdraw(key, lasting, func() (gone bool) {
-		if e, _ := c.Values.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: local.RecordOf(e).Traits.Tags(), Taken: e.Value.State&expiry.Taken != 0, Born: c.Born(e)}) {
+		if e, _ := c.Values.Glance(key); e != nil && old(&drops.Aged{Hash: hash, Tags: local.RecordOf(e).Traits.Tags(), Taken: e.Value.State&expiry.Taken != 0, Born: c.Born(e)}) {
 			taken = e.Value.State&expiry.Taken != 0
 			removed, gone = c.ForgetValue(key), true
 		}

@@ -54,12 +54,8 @@ type Traits struct {
 }
 
 // NewEntry returns an entry for L1.
-func NewEntry[K comparable, V any](c *l1.Cache[K, Held[V]], key K, value Held[V], dead int64, r Record) *Entry[K, V] {
-	if r == (Record{}) {
-		return l1.NewEntry(c, key, value, dead)
-	}
-	value.State |= expiry.Recorded
-	return l1.NewEntryWith(c, key, value, dead, r)
+func (s *Store[K, V]) NewEntry(key K, value Held[V], dead int64, r Record) *Entry[K, V] {
+	return s.Values.newEntry(key, value, dead, r)
 }
 
 // RecordOf returns the record of e; the zero record if it has none.

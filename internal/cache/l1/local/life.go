@@ -29,7 +29,15 @@ func (s *Store[K, V]) New(now int64, key K, v V, fresh, left time.Duration, from
 			about.State, r.Born = about.State|bits, 0
 		}
 	}
-	return NewEntry(s.Values, key, Held[V]{about, v}, dead, r)
+	return s.NewEntry(key, Held[V]{about, v}, dead, r)
+}
+
+// Until returns the time from now to then, two times of L1; [math.MaxInt64] to Forever.
+func Until(then, now int64) time.Duration {
+	if then == l1.Forever {
+		return forever
+	}
+	return time.Duration(then - now)
 }
 
 // later is l1.After for a time that may be past.
@@ -48,7 +56,7 @@ func (s *Store[K, V]) windows(e *Entry[K, V]) (revalidate, onError time.Duration
 
 // restamped returns a copy of e with a newer stamp.
 func (s *Store[K, V]) restamped(e *Entry[K, V], stamp uint64) *Entry[K, V] {
-	anew := NewEntry(s.Values, e.Key, e.Value, e.Dead, RecordOf(e))
+	anew := s.NewEntry(e.Key, e.Value, e.Dead, RecordOf(e))
 	anew.Value.Restamp(stamp)
 	return anew
 }
@@ -58,7 +66,7 @@ func (s *Store[K, V]) restamped(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 func (s *Store[K, V]) Relived(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 	r := RecordOf(e)
 	r.Born = s.Born(e)
-	anew := NewEntry(s.Values, e.Key, e.Value, e.Dead, r)
+	anew := s.NewEntry(e.Key, e.Value, e.Dead, r)
 	anew.Value.Restamp(stamp)
 	return anew
 }

@@ -14,15 +14,18 @@ func (s *Store[K, V]) IsFresh(e *Entry[K, V]) bool {
 
 // Has reports whether L1 has a fresh value of key.
 func (s *Store[K, V]) Has(key K) bool {
-	e, _ := s.Values.Peek(key)
+	e, _ := s.Values.Glance(key)
 	return e != nil && s.IsFresh(e)
 }
 
 // Fresh iterates over the fresh entries.
-func (s *Store[K, V]) Fresh() iter.Seq[*Entry[K, V]] {
-	return func(yield func(*Entry[K, V]) bool) {
-		for e := range s.Values.All() {
-			if s.IsFresh(e) && !yield(e) {
+func (s *Store[K, V]) Fresh() iter.Seq[*Entry[K, V]] { return s.Values.All(s.IsFresh) }
+
+// FreshKeys iterates over the keys of the fresh entries.
+func (s *Store[K, V]) FreshKeys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for e := range s.Values.Each() {
+			if s.IsFresh(e) && !yield(e.Key) {
 				return
 			}
 		}
@@ -50,7 +53,7 @@ func (s *Store[K, V]) Hottest(n int) (fresh []*Entry[K, V]) {
 
 // Touch counts as a read of key, and reports whether L1 has a value of it, fresh or stale.
 func (s *Store[K, V]) Touch(key K) bool {
-	e, _ := s.Values.Peek(key)
+	e, _ := s.Values.Glance(key)
 	return e != nil && s.Verdict(e) <= ledger.Stale && s.Values.Touch(key)
 }
 

@@ -20,7 +20,7 @@ import (
 // for concurrent use; those that insert or remove are called under the lock of the key's flights.
 type Store[K comparable, V any] struct {
 	// Values has the entries with a value, Negatives those about keys without one.
-	Values    *l1.Cache[K, Held[V]]
+	Values    Values[K, V]
 	Negatives *l1.Cache[K, Negative]
 	// Ledger has the drops of many entries, by which the stamps of entries are judged.
 	Ledger *ledger.Ledger
