@@ -43,6 +43,7 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
 	go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTED:%=./%/...)
+	@echo "== with an encoded L1"; go test -timeout 20m $(SHORT) $(RACE) -parallel 16 $(addprefix ./internal/testing/coherence/,agreement loads) -encoded
 	cd bench && go test $(SHORT) ./...
 	@echo "== what is allocated, which the race detector hides"; go test -vet=off -run Alloc $$(go list -f '{{.Dir}}' ./... | \
 		while read -r d; do ! grep -qs '^func Test.*Alloc' "$$d"/*_test.go || echo "$$d"; done)

@@ -15,7 +15,7 @@ import (
 // fields, constants and variables, as go doc -all lists them. Fewer names are less to learn and less
 // to keep. `go test ./internal/testing/rules -run TestExportedNames -v` prints the counts.
 var maxNames = map[string]int{ // read-only
-	".":               354,
+	".":               356,
 	"admin":           14,
 	"admin/api":       221,
 	"codec":           47,

@@ -200,7 +200,7 @@ func TestNewWarnsOfFieldsThatL2DoesNotKeep(t *testing.T) {
 				lab.NewCache(t, func(o *strata.Options[string, account]) {
 					o.Remote.Tier, o.Remote.Codec, o.Logger = s.Tier, c, lab.TextLogger(log)
 				})
-				want := name + " does not keep all of agreement_test.account: Home.number, note: values that come from L2 lack these parts"
+				want := name + " does not keep all of agreement_test.account: Home.number, note: values that come from L2, or from an encoded L1, lack these parts"
 				if n := len(lines(log, want)); n != 1 {
 					t.Errorf("%d lines with %q in:\n%s", n, want, log)
 				}

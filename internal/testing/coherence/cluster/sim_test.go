@@ -249,6 +249,14 @@ func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64)
 	return p, h
 }
 
+// memoryOf configures L1 of an instance: some keep encoded values.
+func (s *sim) memoryOf(id int) strata.Memory[string, string] {
+	if s.o.idle == 0 && newDice(s.seed, uint64(13_000+id)).chance(300) {
+		return strata.Memory[string, string]{Encoded: true, MaxWeight: 1 << 20, TTL: s.o.memory}
+	}
+	return strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory}
+}
+
 // join makes an instance.
 func (s *sim) join(id int) {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]checker.Time{}}
@@ -257,7 +265,7 @@ func (s *sim) join(id int) {
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
 		Name: "sim", Logger: slog.New(slog.DiscardHandler), TTL: s.o.ttl, IdleTTL: s.o.idle, Jitter: -1,
-		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
+		Memory: s.memoryOf(id),
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
 		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Strict: s.o.strict},
 	}

@@ -105,9 +105,12 @@ func NewCache[K comparable, V any](t *testing.T, change ...func(*strata.Options[
 	for _, f := range change {
 		f(&o)
 	}
-	c, err := strata.New(o)
-	if err != nil {
-		t.Fatal(err)
+	c := newEncoded(o)
+	if c == nil {
+		var err error
+		if c, err = strata.New(o); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c

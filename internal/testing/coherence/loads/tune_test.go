@@ -52,6 +52,7 @@ func TestTuneOfAClosedCacheIsRefused(t *testing.T) {
 }
 
 func TestTunedBoundEvictsAtOnceAndHolds(t *testing.T) {
+	lab.Plain(t, "it has no bound of entries")
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache[string, int64](t)
 		for i := range 1000 {
