@@ -26,7 +26,7 @@ func GC(o Options) error {
 		if p.Kind.Is(peers.Coarse) {
 			continue
 		}
-		ms, each, held, err := collect(p, entries)
+		ms, each, held, err := collect(p, entries, numberEntry)
 		if err != nil {
 			return err
 		}
@@ -35,19 +35,27 @@ func GC(o Options) error {
 		}
 		o.printf("%-20s%7.1f ±%2.0f%%%8.2f%14.0f%8.2f%12d\n", p.Name, ms.ns(), 100*ms.spread(), times/ms.ns(), each, bytes/each, held)
 	}
+	o.printf("\nThe same for caches of bytes, with string keys and structs of a number, a flag and a text.\n\n")
+	for _, p := range peers.Bytes(smallCodec()) {
+		ms, each, held, err := collect(p, entries, smallEntry)
+		if err != nil {
+			return err
+		}
+		o.printf("%-20s%7.1f ±%2.0f%%%8s%14.0f%8s%12d\n", p.Name, ms.ns(), 100*ms.spread(), "", each, "", held)
+	}
 	return o.bytesPerEntry()
 }
 
 // collect fills a cache and runs the collector. It returns the milliseconds of
 // each collection, the bytes of an entry, and the number of entries.
-func collect(p peers.Peer[uint64, uint64], entries int) (ms samples, bytes float64, held int, err error) {
+func collect[K peers.Key, V any](p peers.Peer[K, V], entries int, entry func(int) (K, V)) (ms samples, bytes float64, held int, err error) {
 	before := heap()
 	c, err := p.Open(peers.Config{Capacity: entries})
 	if err != nil {
 		return ms, 0, 0, fmt.Errorf("inproc: %s: %w", p.Name, err)
 	}
 	defer c.Close()
-	held = load(c, entries, numberEntry)
+	held = load(c, entries, entry)
 	grown := heap() - before
 	for range gcTimes {
 		start := time.Now()

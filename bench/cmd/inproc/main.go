@@ -30,6 +30,7 @@ func tables() []table {
 		{"article", 31, inproc.Article},
 		{"hitratio", 1, inproc.HitRatio},
 		{"gc", 1, inproc.GC},
+		{"forms", 1, inproc.Forms},
 		{"storm", 15, inproc.Storm},
 	}
 }

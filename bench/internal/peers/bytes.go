@@ -12,6 +12,7 @@ import (
 	"github.com/allegro/bigcache/v3"
 	"github.com/coocood/freecache"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -34,6 +35,7 @@ func Bytes[V any](codec Codec[V]) []Peer[string, V] {
 		{Name: "freecache", Kind: Expires, Open: codec.openFree},
 		{Name: "fastcache", Kind: 0, Open: codec.openFast},
 		{Name: "strata bytes", Kind: Expires, Open: codec.openStrata},
+		{Name: "strata encoded", Kind: Expires, Open: codec.openEncoded},
 	}
 }
 
@@ -92,6 +94,25 @@ func (c byteCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
 	}
 	return hits
 }
+
+func (d Codec[V]) openEncoded(c Config) (Cache[string, V], error) {
+	const header, slot = 12, 24
+	o := strata.Options[string, V]{TTL: c.TTL, Remote: strata.Remote[string, V]{Codec: encodedBy[V]{d}}, Memory: strata.Memory[string, V]{
+		Encoded: true, MaxWeight: max(memory.MinBytes, int64(c.Capacity*5/4*(d.Size+header+slot))),
+	}}
+	if c.TTL == 0 {
+		o.TTL = strata.NoExpiry
+	}
+	s, err := strata.New(o)
+	return whole[string, V]{s}, err
+}
+
+// encodedBy is a Codec for strata.
+type encodedBy[V any] struct{ d Codec[V] }
+
+func (e encodedBy[V]) Name() string                         { return "peers" }
+func (e encodedBy[V]) Append(b []byte, v V) ([]byte, error) { return e.d.Append(b, v), nil }
+func (e encodedBy[V]) Decode(b []byte) (V, error)           { return e.d.Decode(b), nil }
 
 func (d Codec[V]) openBig(c Config) (Cache[string, V], error) {
 	o := bigcache.DefaultConfig(c.TTL)
