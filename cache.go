@@ -168,11 +168,11 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 }
 
 // startNear makes L1 as the cache uses it, around the engine.
-func (c *Cache[K, V]) startNear() error {
+func (c *Cache[K, V]) startNear() (err error) {
 	o := &c.o
 	c.births = expiry.Births{TTL: o.TTL, Jitter: o.Jitter, Hashed: o.Memory.DetectMutation}
 	c.near = local.Store[K, V]{
-		Values: local.Plain[K, V]{Cache: c.memory}, Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
+		Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
 		Births: c.births, Pace: local.Pace{At: o.RefreshAt, Spread: o.RefreshSpread, Mean: c.counts.latency.Mean},
 		Lane: c.laneOf, Longest: c.memoryTTL, ErrorTTL: o.ErrorTTL, Reports: o.Hooks.Evict != nil,
 		Windows: func(own *expiry.Own) (revalidate, onError time.Duration) {
@@ -183,16 +183,14 @@ func (c *Cache[K, V]) startNear() error {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.near.Flags = expiry.Closely
 	}
+	c.near.UsePlain(c.memory)
 	if o.Memory.Encoded {
 		decode := func(b []byte) (V, error) { return c.decode(b, 0) }
-		var err error
-		if c.near.Values, err = local.NewCoded(c.memory, o.Memory.MaxWeight, local.Codec[V]{Append: c.encode, Decode: decode}, o.Hooks.Evict != nil); err != nil {
-			return err
-		}
+		err = c.near.UseCoded(c.memory, o.Memory.MaxWeight, local.Codec[V]{Append: c.encode, Decode: decode}, o.Hooks.Evict != nil)
 	}
 	c.near.Values.Guard((*guard.Guard)(o.Memory.Guard))
 	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.near.Negatives), false)
-	return nil
+	return err
 }
 
 // start makes the parts of the cache beside L1 and flights. now is the clock of L1, f the

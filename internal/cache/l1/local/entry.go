@@ -55,6 +55,9 @@ type Traits struct {
 
 // NewEntry returns an entry for L1.
 func (s *Store[K, V]) NewEntry(key K, value Held[V], dead int64, r Record) *Entry[K, V] {
+	if s.plain != nil { // as in most caches: an entry costs no call of an interface
+		return newPlain(s.plain, key, value, dead, r)
+	}
 	return s.Values.newEntry(key, value, dead, r)
 }
 

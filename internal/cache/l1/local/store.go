@@ -21,6 +21,7 @@ import (
 type Store[K comparable, V any] struct {
 	// Values has the entries with a value, Negatives those about keys without one.
 	Values    Values[K, V]
+	plain     *l1.Cache[K, Held[V]] // of Values, see UsePlain; nil if they are coded
 	Negatives *l1.Cache[K, Negative]
 	// Ledger has the drops of many entries, by which the stamps of entries are judged.
 	Ledger *ledger.Ledger
@@ -38,4 +39,16 @@ type Store[K comparable, V any] struct {
 	ErrorTTL time.Duration
 	// Reports says that Values reports the removals of entries.
 	Reports bool
+}
+
+// UsePlain makes c the Values of s.
+func (s *Store[K, V]) UsePlain(c *l1.Cache[K, Held[V]]) { s.Values, s.plain = Plain[K, V]{c}, c }
+
+// UseCoded makes a [NewCoded] the Values of s.
+func (s *Store[K, V]) UseCoded(c *l1.Cache[K, Held[V]], maxBytes int64, codec Codec[V], reports bool) error {
+	coded, err := NewCoded(c, maxBytes, codec, reports)
+	if err == nil {
+		s.Values, s.plain = coded, nil
+	}
+	return err
 }

@@ -112,9 +112,13 @@ func (p Plain[K, V]) Same(a, b *Entry[K, V]) bool { return a == b }
 func (p Plain[K, V]) Guard(g *guard.Guard) { guard.Watch(g, l1.WardOf(p.Cache), false) }
 
 func (p Plain[K, V]) newEntry(key K, v Held[V], dead int64, r Record) *Entry[K, V] {
+	return newPlain(p.Cache, key, v, dead, r)
+}
+
+func newPlain[K comparable, V any](c *l1.Cache[K, Held[V]], key K, v Held[V], dead int64, r Record) *Entry[K, V] {
 	if r == (Record{}) {
-		return l1.NewEntry(p.Cache, key, v, dead)
+		return l1.NewEntry(c, key, v, dead)
 	}
 	v.State |= expiry.Recorded
-	return l1.NewEntryWith(p.Cache, key, v, dead, r)
+	return l1.NewEntryWith(c, key, v, dead, r)
 }
