@@ -181,7 +181,7 @@ type Memory[K comparable, V any] struct {
 	// is set.
 	MaxEntries int64
 
-	// MaxWeight bounds the sum of the weights of all entries. It needs Weigh.
+	// MaxWeight bounds the sum of the weights of all entries. It needs Weigh, or Encoded.
 	MaxWeight int64
 
 	// Weigh returns the weight of an entry, in the unit of MaxWeight, at
