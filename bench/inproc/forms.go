@@ -88,8 +88,10 @@ func forms() []form {
 			return setter(c, flatOf), getter(c), err
 		}},
 		{"Memory.Encoded", "own", func(n int) (func(string, int), func(string) bool, error) {
-			c, err := strata.New(strata.Options[string, person]{TTL: strata.NoExpiry,
-				Memory: strata.Memory[string, person]{Encoded: true, MaxWeight: int64(n) * 100}, Remote: strata.Remote[string, person]{Codec: personCodec{}}})
+			c, err := strata.New(strata.Options[string, person]{
+				TTL:    strata.NoExpiry,
+				Memory: strata.Memory[string, person]{Encoded: true, MaxWeight: int64(n) * 100}, Remote: strata.Remote[string, person]{Codec: personCodec{}},
+			})
 			return setter(c, personOf), getter(c), err
 		}},
 		{"memory.ByteCache", "own", func(n int) (func(string, int), func(string) bool, error) {

@@ -170,8 +170,12 @@ func (o *Options) problemsOfEncoded(bad func(field, format string, args ...any))
 		name string
 		set  bool
 	}{
-		{"Memory.MaxEntries", *o.MaxEntries != 0}, {"Memory.Weigh", o.HasWeigh}, {"Memory.Policy", o.Policy != 0},
-		{"Memory.EvictShare", o.EvictShare != 0}, {"IdleTTL", o.IdleTTL != 0}, {"Memory.Clone", o.HasClone},
+		{"Memory.MaxEntries", *o.MaxEntries != 0},
+		{"Memory.Weigh", o.HasWeigh},
+		{"Memory.Policy", o.Policy != 0},
+		{"Memory.EvictShare", o.EvictShare != 0},
+		{"IdleTTL", o.IdleTTL != 0},
+		{"Memory.Clone", o.HasClone},
 		{"Memory.DetectMutation", o.DetectMutation},
 	} {
 		if f.set {
