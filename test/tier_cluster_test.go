@@ -432,8 +432,8 @@ func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 		}
 		return l[0]
 	}
-	keys := keysOfALane(tier, 9)
-	for _, key := range keys[6:] {
+	keys := keysOfALane(tier, 10)
+	for _, key := range keys[6:9] {
 		fill(t, tier, key, "v", time.Hour)
 	}
 	ops := map[string]func() error{
@@ -445,6 +445,7 @@ func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 		"a soft drop of a token":          lose(remote.Drop{Key: keys[5], Soft: token(keys[5]).Token != 0}),
 		"a drop with a hold":              lose(remote.Drop{Key: keys[6], Hold: time.Hour}),
 		"a drop with a token":             lose(remote.Drop{Key: keys[7], Token: time.Hour}),
+		"a soft drop of a lease":          lose(remote.Drop{Key: keys[9], Soft: lease(keys[9]).Token != 0}),
 		"a soft drop with hold and token": lose(remote.Drop{Key: keys[8], Soft: true, Hold: time.Hour, Token: time.Hour}),
 	}
 	lane := fmt.Sprintf("strata:{shared:%d}", tier.Lane(keys[0]))
