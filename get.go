@@ -329,7 +329,7 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 		c.counts.staleRevalidating.Add(1)
 	}
 	if hook := c.o.Hooks.Stale; hook != nil {
-		c.tellL1(ctx, hook, key, v, err)
+		c.tellL1(ctx, hook, key, c.near.Values.Copy(v), err)
 	}
 }
 
@@ -337,14 +337,14 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 func (c *Cache[K, V]) allowed(ctx context.Context, key K, v V) {
 	c.counts.staleAllowed.Add(1)
 	if hook := c.o.Hooks.Stale; hook != nil {
-		c.tellL1(ctx, hook, key, v, nil)
+		c.tellL1(ctx, hook, key, c.near.Values.Copy(v), nil)
 	}
 }
 
 // hit returns the fresh value of e for a caller.
 func (c *Cache[K, V]) hit(ctx context.Context, key K, e *entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tellL1(ctx, hook, key, e.Value.V, nil)
+		c.tellL1(ctx, hook, key, c.near.Values.Copy(e.Value.V), nil)
 	}
 	return c.shown(key, e)
 }

@@ -78,7 +78,7 @@ type Event struct {
 // stored tells Hooks.Store that the value of key is in a tier.
 func (c *Cache[K, V]) stored(ctx context.Context, key K, v V, tier string) {
 	if hook := c.o.Hooks.Store; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key, Value: v, Tier: tier})
+		c.tell(hook, Event{Context: ctx, Key: key, Value: c.near.Values.Copy(v), Tier: tier})
 	}
 }
 

@@ -220,7 +220,7 @@ func (w *writeContext) Value(key any) any {
 // changed, and returns ErrNotModified if not.
 func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	if p, _ := ctx.Value(previousKey{&c.core}).(*V); p != nil {
-		return *p, true
+		return c.near.Values.Copy(*p), true
 	}
 	return *new(V), false
 }

@@ -213,11 +213,10 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 
 // reads counts a read of key, and reports whether L1 has an entry of it.
 func (m *many[K, V]) reads(key K) bool {
-	if m.c.o.Memory.Encoded {
-		e, _ := m.c.near.Values.Get(key)
-		return e != nil
-	}
 	e, _ := m.c.memory.Get(key)
+	if m.c.o.Memory.Encoded {
+		e, _ = m.c.near.Values.Get(key)
+	}
 	return e != nil
 }
 

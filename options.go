@@ -221,13 +221,13 @@ type Memory[K comparable, V any] struct {
 	// not looked at. It is for tests and staging.
 	DetectMutation bool
 
-	// Encoded makes L1 keep values as bytes, by Remote.Codec, in memory without pointers: the
-	// garbage collector does not look at them, however many they are. A value is decoded for each
-	// caller, who may change it, so that a hit takes as long as Decode. MaxWeight is then the bound of
-	// all memory of the entries in bytes: at least memory.MinBytes; 0 means 64 MiB. Keys are strings, or
-	// without pointers, floats and padding. A value that the Codec refuses is served and not kept; a
-	// kept one that it cannot decode is a miss. Eviction is as in memory.ByteCache. MaxEntries, Weigh,
-	// Policy, EvictShare, IdleTTL, Clone and DetectMutation cannot be set with it.
+	// Encoded makes L1 keep values as bytes, by Remote.Codec, in memory that the garbage collector
+	// does not look at. A value is decoded for each caller, who may change it: a hit takes as long as
+	// Decode. MaxWeight bounds all memory of the entries in bytes then: at least memory.MinBytes; 0 means
+	// 64 MiB. Keys are strings, or without pointers, floats and padding. A value that the Codec refuses
+	// is served, shared by callers of one load, and not kept; a kept one that it cannot decode is a miss.
+	// Eviction is as in memory.ByteCache. MaxEntries, Weigh, Policy, EvictShare, IdleTTL, Clone and
+	// DetectMutation cannot be set with it.
 	Encoded bool
 
 	// TTL caps the life of entries in L1. 0 means the TTL of the Options, or

@@ -44,11 +44,16 @@ func (r *read[K, V]) land() {
 	var insert func()
 	o.res.TagWatermark, o.res.Load, o.res.Beside = r.tagGeneration, o.load, o.beside
 	defer func() { // also when a callback panics or ends the goroutine
+		var told V
+		if o.entry != nil && c.o.Hooks.Store != nil {
+			told = c.near.Values.Copy(o.entry.Value.V) // before a caller may change it
+		}
 		stored, callers := c.flights.Land(r.f, &o.res, insert)
+		o.res.Shared = callers > 1 // for a batch, which takes it from here
 		defer r.count(stored, callers)
 		c.near.Values.Notify(removed)
 		if o.kept {
-			c.stored(r.ctx, r.f.Key, o.entry.Value.V, "L1")
+			c.stored(r.ctx, r.f.Key, told, "L1")
 		}
 	}()
 	if r.right.lease.Token != 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/remote"
 )
@@ -329,7 +330,10 @@ func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
 func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *expiry.Own, clock uint64) (sealed []byte, at int, err error) {
 	b, flags := begin(b, tags, own, clock)
 	at = len(b)
-	if b, err = c.encode(b, v); err != nil {
+	if b, err = c.encode(b, v); err == nil && len(b) < at {
+		err = local.ErrNotAppended
+	}
+	if err != nil {
 		return nil, 0, err
 	}
 	envelope.Seal(b, name, c.l2.Schema(), flags)

@@ -50,29 +50,21 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 	}
 	if t.MaxEntries != nil || t.MaxWeight != nil {
 		entries, weight := c.near.Values.Bounds()
-		entries, weight = orElse(t.MaxEntries, entries), orElse(t.MaxWeight, weight)
+		entries, weight = check.OrElse(t.MaxEntries, entries), check.OrElse(t.MaxWeight, weight)
 		c.near.Values.Notify(c.near.Values.Resize(entries, weight))
 		c.near.Negatives.Resize(local.NegativeBound(entries, weight), 0)
 	}
 	next := *c.tuned.lives.Load()
-	next.ttl = orElse(t.TTL, next.ttl)
-	next.stale.WhileRevalidate = max(0, orElse(t.StaleWhileRevalidate, next.stale.WhileRevalidate))
-	next.stale.OnError = max(0, orElse(t.StaleOnError, next.stale.OnError))
+	next.ttl = check.OrElse(t.TTL, next.ttl)
+	next.stale.WhileRevalidate = max(0, check.OrElse(t.StaleWhileRevalidate, next.stale.WhileRevalidate))
+	next.stale.OnError = max(0, check.OrElse(t.StaleOnError, next.stale.OnError))
 	c.tuned.lives.Store(&next)
-	if off := orElse(t.Off, c.tuned.off.Load()); off != c.tuned.off.Swap(off) && off {
+	if off := check.OrElse(t.Off, c.tuned.off.Load()); off != c.tuned.off.Swap(off) && off {
 		// Stores from now on have looked at off; all others are older than this.
 		c.invalidateAllLocal()
 		c.near.Values.Clear()
 	}
 	return nil
-}
-
-// orElse returns the value that p points to, or else v.
-func orElse[T any](p *T, v T) T {
-	if p != nil {
-		return *p
-	}
-	return v
 }
 
 // tuned are the Options that Tune changes, as they are now.

@@ -36,12 +36,7 @@ func (c *Cache[K, V]) own(r *flight.Result[V]) V {
 	if !c.o.Memory.Encoded || !r.Shared && !r.Offered {
 		return c.clone(r.Value)
 	}
-	if b, err := c.encode(nil, r.Value); err == nil {
-		if v, err := c.decode(b, 0); err == nil {
-			return v
-		}
-	}
-	return r.Value
+	return c.near.Values.Copy(r.Value)
 }
 
 // mark makes e ready for L1: it notes a hash of its value in its lives, or encodes the value, unless
@@ -176,11 +171,6 @@ func (r *Remote[K, V]) format() (f form, older []codec.Older[V]) {
 	for _, o := range older {
 		f.older = append(f.older, o.Fingerprint)
 	}
-	if c, ok := r.Codec.(codec.Lossy); ok {
-		if lost := c.Lost(); len(lost) > 0 {
-			f.advice = []string{fmt.Sprintf("Remote.Codec: %s does not keep all of %v: %s: values that come from L2, or from an encoded L1, lack these parts, and "+
-				"values that have others than those in parentheses are not stored there", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))}
-		}
-	}
+	f.advice = lossy.Advice(r.Codec, reflect.TypeFor[V]())
 	return f, older
 }

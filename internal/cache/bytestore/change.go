@@ -71,8 +71,8 @@ func (c *Store) Cool(key []byte) bool {
 	return true
 }
 
-// Exchange is [Store.Set] without a deadline. If the key has an entry, Exchange first appends its
-// value to *old, unless old is nil, and reports had.
+// Exchange is [Store.Set] without a deadline. If the key has an entry, Exchange first makes *old its
+// value, unless old is nil, and reports had.
 func (c *Store) Exchange(key, value []byte, old *[]byte) (had, stored bool) {
 	return c.set(key, value, 0, old)
 }
@@ -126,18 +126,26 @@ func (c *Store) Remove(key []byte, want func(value []byte) bool, old *[]byte) (r
 	return true
 }
 
-// Clear removes all entries and gives back their memory. It does not tell Left.
-func (c *Store) Clear() { c.clear(false) }
+// Clear removes all entries and gives back their memory. It calls tell, unless it is nil, for each of
+// them, as the functions of [Hooks] are called.
+func (c *Store) Clear(tell func(key, value []byte)) { c.clear(false, tell) }
 
 // Tidy gives back the memory of shards whose entries were all removed.
-func (c *Store) Tidy() { c.clear(true) }
+func (c *Store) Tidy() { c.clear(true, nil) }
 
 // clear empties the shards; with emptied, those without entries.
-func (c *Store) clear(emptied bool) {
+func (c *Store) clear(emptied bool, tell func(key, value []byte)) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.lock()
 		if !emptied || s.index.used == 0 {
+			for _, x := range s.index.slots {
+				if x != 0 && tell != nil {
+					p := placeIn(x)
+					e := read(s.chunks[p.chunk()].data[p.offset():])
+					tell(e.key, e.value)
+				}
+			}
 			c.give(int(s.memory()) - minSlots*slotBytes)
 			s.unused, s.spare, s.queues = nil, nil, [queues]queue{}
 			s.init()
@@ -145,6 +153,18 @@ func (c *Store) clear(emptied bool) {
 		s.mu.Unlock()
 	}
 }
+
+// Free returns the bytes that are left before entries must make room: none if a shard cannot have
+// another chunk.
+func (c *Store) Free() int64 {
+	if free := c.room.Load(); free >= int64(c.chunk) {
+		return free
+	}
+	return 0
+}
+
+// Used returns the bytes of chunks and tables beyond those of an empty store.
+func (c *Store) Used() int64 { return max(0, c.Bytes()-int64(len(c.shards))*leastMemory) }
 
 // Reads returns how many reads the store has counted of key since it last went round: up to three.
 func (c *Store) Reads(key []byte) int {
@@ -158,11 +178,15 @@ func (c *Store) Reads(key []byte) int {
 	return 0
 }
 
-// appendOld appends the value of key to *old, and reports whether there is one. The lock is held.
+// appendOld makes *old the value of key, unless old is nil, and reports whether there is one. The lock is
+// held.
 func (s *shard) appendOld(hash uint64, key []byte, old *[]byte) bool {
+	if old == nil {
+		return false
+	}
 	i, e := s.find(hash, key)
 	if i >= 0 {
-		*old = append(*old, e.value...)
+		*old = append((*old)[:0], e.value...)
 	}
 	return i >= 0
 }

@@ -60,7 +60,7 @@ func change(t *testing.T, c *Store, model map[string][]byte, op byte, key []byte
 		}
 	case 13:
 		if n%16 == 0 {
-			c.Clear()
+			c.Clear(nil)
 			clear(model)
 			if n := c.Len(); n != 0 {
 				t.Fatalf("%d entries after Clear", n)
@@ -78,7 +78,7 @@ func change(t *testing.T, c *Store, model map[string][]byte, op byte, key []byte
 // TestEmptyStoreGivesItsMemoryBack: after Clear, and after Tidy of a store whose entries were removed.
 func TestEmptyStoreGivesItsMemoryBack(t *testing.T) {
 	for name, empty := range map[string]func(*Store){
-		"Clear": (*Store).Clear,
+		"Clear": func(c *Store) { c.Clear(nil) },
 		"Tidy": func(c *Store) {
 			for key := range c.All() {
 				c.Remove(key, nil, nil)

@@ -32,6 +32,9 @@ type shard struct {
 	ghosts []uint32
 
 	evicted, expired, rejected uint64
+	// replacing is the place of an entry while room is made for its successor; 0 for none. The entry
+	// stays until then.
+	replacing place
 
 	_ [lineBytes]byte // the lock of the next shard is in another line
 }
@@ -127,18 +130,26 @@ func (s *shard) put(c *Store, hash uint64, key, value []byte, deadline int64) (n
 			return need, false
 		}
 	}
+	var reads uint64
+	if i >= 0 {
+		s.replacing, reads = placeIn(s.index.slots[i]), readsIn(s.index.slots[i])
+	}
 	p, need := s.place(c, s.queueFor(hash, i), size)
-	if need > 0 {
-		return need, false
+	s.replacing = 0
+	if need == 0 {
+		write(s.chunks[p.chunk()].data[p.offset():], key, value, deadline)
 	}
-	write(s.chunks[p.chunk()].data[p.offset():], key, value, deadline)
 	// A sweep may have moved the slot of the old entry, or removed it.
-	if i, _ = s.find(hash, key); i >= 0 {
-		s.index.slots[i] = makeSlot(hash, p, readsIn(s.index.slots[i]))
-	} else {
-		s.index.add(makeSlot(hash, p, 0))
+	switch j, _ := s.find(hash, key); {
+	case need > 0 && i >= 0 && j < 0:
+		s.evicted++
+	case need > 0:
+	case j >= 0:
+		s.index.slots[j] = makeSlot(hash, p, readsIn(s.index.slots[j]))
+	default:
+		s.index.add(makeSlot(hash, p, reads))
 	}
-	return 0, true
+	return need, need == 0
 }
 
 // queueFor returns the queue of a new entry: the one of the entry of slot i that it replaces, or
@@ -362,8 +373,15 @@ func (s *shard) sift(c *Store, n, q int, force bool) (keep int) {
 		if i < 0 {
 			continue // replaced or deleted
 		}
-		reads := readsIn(s.index.slots[i])
-		if ended := c.over(&e, now); ended || reads == 0 || force {
+		reads, replaced := readsIn(s.index.slots[i]), placeOf(n, from) == s.replacing
+		switch {
+		case replaced && force:
+			s.index.remove(i) // its successor is about to be stored
+			continue
+		case replaced:
+			reads = max(1, reads)
+		}
+		if ended := c.over(&e, now); !replaced && (ended || reads == 0 || force) {
 			c.left(&e, ended)
 			s.index.remove(i)
 			if ended {
@@ -387,26 +405,9 @@ func (s *shard) sift(c *Store, n, q int, force bool) (keep int) {
 			keep += e.size
 		}
 		copy(s.chunks[p.chunk()].data[p.offset():], ch.data[from:from+e.size])
-		s.index.slots[i] = makeSlot(hash, p, reads)
+		if s.index.slots[i] = makeSlot(hash, p, reads); replaced {
+			s.replacing = p
+		}
 	}
 	return keep
-}
-
-// copyOf appends the living entries of chunk n to dst, and reports whether there may be later
-// chunks. It takes the lock.
-func (s *shard) copyOf(c *Store, n int, dst []byte) (copied []byte, more bool) {
-	s.rlock()
-	defer s.mu.RUnlock()
-	if n >= len(s.chunks) {
-		return dst, false
-	}
-	ch, now := &s.chunks[n], c.now()
-	for at := 0; at < ch.end; {
-		e := read(ch.data[at:])
-		if i := s.index.at(maphash.Bytes(c.seed, e.key), placeOf(n, at)); i >= 0 && !c.over(&e, now) {
-			dst = append(dst, ch.data[at:at+e.size]...)
-		}
-		at += e.size
-	}
-	return dst, true
 }

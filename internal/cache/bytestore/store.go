@@ -3,7 +3,6 @@ package bytestore
 import (
 	"errors"
 	"hash/maphash"
-	"iter"
 	"math/bits"
 	"runtime"
 	"runtime/debug"
@@ -140,9 +139,7 @@ func (c *Store) set(key, value []byte, deadline int64, old *[]byte) (had, stored
 	if int64(len(key))+int64(len(value)) <= c.budget.Load()/largest-deadlineBytes {
 		for range mostRounds {
 			s.lock()
-			if old != nil && !had {
-				had = s.appendOld(hash, key, old)
-			}
+			had = s.appendOld(hash, key, old) || had
 			need, ok := s.put(c, hash, key, value, deadline)
 			s.mu.Unlock()
 			if ok {
@@ -156,9 +153,7 @@ func (c *Store) set(key, value []byte, deadline int64, old *[]byte) (had, stored
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	if old != nil && !had {
-		had = s.appendOld(hash, key, old)
-	}
+	had = s.appendOld(hash, key, old) || had
 	if i, _ := s.find(hash, key); i >= 0 {
 		s.index.remove(i)
 	}
@@ -250,31 +245,6 @@ func (c *Store) Stats() (n Stats) {
 	return n
 }
 
-// All iterates over the keys and values, in no order. Both are copies, valid until the
-// iteration goes on. An entry stored or removed meanwhile may be left out. All holds no lock
-// while the loop runs.
-func (c *Store) All() iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		var copied []byte
-		for i := range c.shards {
-			s := &c.shards[i]
-			for n := 1; ; n++ {
-				var more bool
-				if copied, more = s.copyOf(c, n, copied[:0]); !more {
-					break
-				}
-				for rest := copied; len(rest) > 0; {
-					e := read(rest)
-					if !yield(e.key, e.value) {
-						return
-					}
-					rest = rest[e.size:]
-				}
-			}
-		}
-	}
-}
-
 // muchMemory is the memory for which Resize collects garbage. The runtime gives less back by itself.
 const muchMemory = 1 << 20
 
@@ -312,7 +282,7 @@ func (c *Store) Usage() (units int64, hits uint64) {
 	for i := range c.shards {
 		hits += c.shards[i].hits.Load()
 	}
-	return max(0, c.Bytes()-int64(len(c.shards))*leastMemory), hits
+	return c.Used(), hits
 }
 
 // Shed returns how many entries and bytes debts of Owe have freed.

@@ -3,6 +3,7 @@
 package lossy
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -256,4 +257,18 @@ func Text(paths []string) string {
 		return strings.Join(paths[:most], ", ") + ", and others"
 	}
 	return strings.Join(paths, ", ")
+}
+
+// Advice returns a sentence about the parts of values of type t that a codec leaves out; none if it keeps
+// all.
+func Advice(c any, t reflect.Type) []string {
+	l, ok := c.(interface {
+		Name() string
+		Lost() []string
+	})
+	if !ok || len(l.Lost()) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Remote.Codec: %s does not keep all of %v: %s: values that come from L2, or from an encoded L1, lack these parts, and "+
+		"values that have others than those in parentheses are not stored there", l.Name(), t, Text(l.Lost()))}
 }

@@ -153,6 +153,14 @@ func ProblemsOfTuning(maxEntries, maxWeight *int64, ttl *time.Duration, hasWeigh
 	return errs
 }
 
+// OrElse returns the value that p points to, or else v.
+func OrElse[T any](p *T, v T) T {
+	if p != nil {
+		return *p
+	}
+	return v
+}
+
 // Change names a change of a cache in use; empty if value is nil.
 func Change[T any](name string, value *T) []string {
 	if value == nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/bytestore"
 	"github.com/strata-cache/strata/internal/cache/expiry"
-	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/observe/histogram"
@@ -39,8 +38,9 @@ type Coded[K comparable, V any] struct {
 	hits   atomic.Uint64 // that sample has not seen, too
 	ages   histogram.Durations
 
-	mu   sync.Mutex
-	gone []Removal[K, V] // not told yet
+	mu     sync.Mutex
+	gone   []Removal[K, V] // not told yet
+	untold atomic.Bool     // there are some
 }
 
 // Codec encodes and decodes values. The functions contain panics.
@@ -152,6 +152,9 @@ func (s *Coded[K, V]) decode(e *Entry[K, V], payload []byte) (ok bool) {
 // Get returns the entry of key, and counts a hit or a miss.
 func (s *Coded[K, V]) Get(key K) (*Entry[K, V], int64) {
 	e := s.look(key, true, true)
+	if s.untold.Load() {
+		s.Notify(s.drain())
+	}
 	if f := s.sample.Load(); f != nil && e != nil {
 		if n := s.hits.Add(1); n%sampleOne == 0 {
 			(*f)(key, n)
@@ -176,6 +179,16 @@ func (s *Coded[K, V]) Touch(key K) bool { return s.store.Touch(s.bytesOf(&key)) 
 // Cool takes one of the reads that e counts.
 func (s *Coded[K, V]) Cool(e *Entry[K, V]) bool { return s.store.Cool(s.bytesOf(&e.Key)) }
 
+// Copy encodes and decodes v.
+func (s *Coded[K, V]) Copy(v V) V {
+	if b, err := s.Append(nil, v); err == nil {
+		if own, err := s.Decode(b); err == nil {
+			return own
+		}
+	}
+	return v
+}
+
 // Uses returns the reads that e counts.
 func (s *Coded[K, V]) Uses(e *Entry[K, V]) int { return s.store.Reads(s.bytesOf(&e.Key)) }
 
@@ -196,13 +209,14 @@ func (s *Coded[K, V]) Pack(e *Entry[K, V], form []byte) error {
 	case err != nil:
 		return err
 	case !bytes.HasPrefix(all, head): // a head that is not ours could not be read again
-		return errNotAppended
+		return ErrNotAppended
 	}
 	c.form = all
 	return nil
 }
 
-var errNotAppended = errors.New("strata: the Codec has not appended the value to what was there")
+// ErrNotAppended is the error of a value that its codec has not appended.
+var ErrNotAppended = errors.New("strata: the Codec has not appended the value to what was there")
 
 // Set stores e, which was packed. Its weight is the number of its bytes.
 func (s *Coded[K, V]) Set(e *Entry[K, V], _ int64) (gone []Removal[K, V], ok bool) {
@@ -215,17 +229,21 @@ func (s *Coded[K, V]) Set(e *Entry[K, V], _ int64) (gone []Removal[K, V], ok boo
 	}
 	had, ok := s.store.Exchange(s.bytesOf(&e.Key), l1.Behind[coded](e).form, old)
 	if s.closed.Load() {
-		s.store.Clear()
+		s.empty()
 		ok = false
 	}
 	gone = s.drain()
-	switch {
-	case had && ok:
-		gone = append(gone, Removal[K, V]{Entry: s.departed(e.Key, *old), Reason: l1.Replaced})
-	case had:
-		gone = append(gone, Removal[K, V]{Entry: s.departed(e.Key, *old), Reason: l1.Rejected})
+	if !had {
+		return gone, ok
 	}
-	return gone, ok
+	r := Removal[K, V]{Entry: s.departed(e.Key, *old), Reason: l1.Replaced}
+	switch {
+	case s.Now() >= r.Entry.Dead:
+		r.Reason = l1.Expired
+	case !ok:
+		r.Reason = l1.Rejected
+	}
+	return append(gone, r), ok
 }
 
 // Offer is Set: the store lets a new entry go before entries that were read.
@@ -293,54 +311,6 @@ func (s *Coded[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 	}
 	s.store.Tidy()
 	return n
-}
-
-// tell tells of one entry that remove has removed.
-func (s *Coded[K, V]) tell(e *Entry[K, V], why l1.Reason) {
-	if s.reports {
-		s.Notify([]Removal[K, V]{{Entry: e, Reason: why}})
-	}
-}
-
-// departed returns an entry that has left, with its form.
-func (s *Coded[K, V]) departed(key K, form []byte) *Entry[K, V] {
-	e, _ := s.open(key, form)
-	l1.Behind[coded](e).form = form
-	return e
-}
-
-// left notes an entry that the store has let go. It is called under a lock of the store.
-func (s *Coded[K, V]) left(key, form []byte, ended bool) {
-	why := l1.Evicted
-	if ended {
-		why = l1.Expired
-	}
-	e := s.departed(s.keyOf(key), append([]byte(nil), form...))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone = append(s.gone, Removal[K, V]{Entry: e, Reason: why})
-}
-
-// drain returns the entries that the store has let go since the last call.
-func (s *Coded[K, V]) drain() (gone []Removal[K, V]) {
-	if !s.reports {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gone, s.gone = s.gone, nil
-	return gone
-}
-
-// Notify decodes the removed entries and tells of them; a value that cannot be decoded is zero.
-func (s *Coded[K, V]) Notify(gone []Removal[K, V]) {
-	for _, r := range gone {
-		if form := l1.Behind[coded](r.Entry).form; form != nil && r.Reason != l1.Replaced {
-			_, payload := cutHead(form)
-			s.decode(r.Entry, payload)
-		}
-	}
-	s.engine.Notify(gone)
 }
 
 // All iterates over the living entries that want takes, in no order. want gets them without values.
@@ -413,9 +383,6 @@ func (s *Coded[K, V]) Now() int64 { return s.engine.Now() }
 // Len returns the number of entries. Those that have ended count until they are found.
 func (s *Coded[K, V]) Len() int { return s.store.Len() }
 
-// Weight returns the bytes of the store.
-func (s *Coded[K, V]) Weight() int64 { return s.store.Bytes() }
-
 // Bounds returns the bound of the bytes.
 func (s *Coded[K, V]) Bounds() (entries, weight int64) { return 0, s.store.Budget() }
 
@@ -426,7 +393,7 @@ func (s *Coded[K, V]) Ages() *histogram.Durations { return &s.ages }
 func (s *Coded[K, V]) Stats() l1.Stats {
 	wrong, n, of := s.wrong.Load(), s.store.Stats(), s.engine.Stats()
 	return l1.Stats{
-		Entries: int64(s.Len()), Weight: s.Weight(), Hits: n.Hits - min(n.Hits, wrong), Misses: n.Misses + wrong,
+		Entries: int64(s.Len()), Weight: s.store.Bytes(), Hits: n.Hits - min(n.Hits, wrong), Misses: n.Misses + wrong,
 		Evicted: n.Evicted, Expired: n.Expired, Rejected: n.Rejected, CallbackPanics: of.CallbackPanics,
 	}
 }
@@ -440,27 +407,14 @@ func (s *Coded[K, V]) Resize(_, maxBytes int64) []Removal[K, V] {
 	return s.drain()
 }
 
-// Guard gives the store to g, which may be nil.
-func (s *Coded[K, V]) Guard(g *guard.Guard) { guard.Watch(g, s.store, true) }
-
-// Clear removes all entries, and tells of them.
-func (s *Coded[K, V]) Clear() {
-	if s.reports {
-		for e := range s.Each() {
-			if s.remove(e) {
-				s.tell(e, l1.Cleared)
-			}
-		}
+// Room returns how many entries can come before others make room, and no more than most.
+func (s *Coded[K, V]) Room(most int) int {
+	free, n := s.store.Free(), int64(s.store.Len())
+	if n == 0 {
+		return most
 	}
-	s.store.Clear()
-}
-
-// Close is Clear, and nothing is stored from then on.
-func (s *Coded[K, V]) Close() {
-	s.closed.Store(true)
-	s.Clear()
-	s.Notify(s.drain())
-	s.engine.Close()
+	// Entries to come are taken to be as large as the present ones.
+	return int(min(int64(most), free/max(1, s.store.Used()/n)))
 }
 
 func (s *Coded[K, V]) newEntry(key K, v Held[V], dead int64, r Record) *Entry[K, V] {

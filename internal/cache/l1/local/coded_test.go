@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/l1"
@@ -192,5 +195,113 @@ func TestClosedStoreKeepsNothing(t *testing.T) {
 		if n := c.Len(); n != 0 {
 			t.Fatalf("%d entries", n)
 		}
+	}
+}
+
+// hearing returns an encoded L1 of texts, and how often each key was heard to leave, by the reason.
+func hearing(t *testing.T, maxBytes int64) (c *Coded[string, string], heard map[string]map[l1.Reason]int) {
+	t.Helper()
+	heard = map[string]map[l1.Reason]int{}
+	engine := l1.New(l1.Config[string, Held[string]]{MaxEntries: 1, Notify: func(e *Entry[string, string], why l1.Reason) {
+		if heard[e.Key] == nil {
+			heard[e.Key] = map[l1.Reason]int{}
+		}
+		if heard[e.Key][why]++; why != l1.Replaced && e.Value.V == "" {
+			t.Errorf("%s left without its value", e.Key)
+		}
+	}})
+	c, err := NewCoded(engine, maxBytes, Codec[string]{
+		Append: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
+		Decode: func(b []byte) (string, error) { return string(b), nil },
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, heard
+}
+
+// keep stores an entry that ends at dead, and tells of what left.
+func keep(c *Coded[string, string], key, value string, dead int64) {
+	e := c.newEntry(key, Held[string]{V: value}, dead, Record{})
+	_ = c.Pack(e, nil)
+	gone, _ := c.Set(e, 1)
+	c.Notify(gone)
+}
+
+// TestEntryThatIsChangedIsNotHeardToLeave: room for a longer form of an entry, or for its next value, is made
+// by others.
+func TestEntryThatIsChangedIsNotHeardToLeave(t *testing.T) {
+	c, heard := hearing(t, 128<<10)
+	defer c.Close()
+	for i := range 3000 {
+		key, old := fmt.Sprint("k", i), fmt.Sprint("k", max(0, i-60+i%50))
+		keep(c, key, strings.Repeat("v", 900), l1.Forever)
+		e, _ := c.Peek(old)
+		if e == nil {
+			continue
+		}
+		clear(heard[old])
+		if i%2 == 0 {
+			c.Swap(e, c.newEntry(old, e.Value, e.Dead, Record{Born: int64(i) + 1}))
+		} else {
+			keep(c, old, strings.Repeat("w", 950), l1.Forever)
+		}
+		c.Notify(c.drain())
+		if again, _ := c.Glance(old); again != nil && heard[old][l1.Evicted] > 0 {
+			t.Fatalf("after %d entries %s is there, and was heard to leave: %v", i, old, heard[old])
+		}
+	}
+	if s := c.Stats(); s.Entries+int64(s.Evicted) != 3000 {
+		t.Errorf("%d entries are there, %d were evicted, of 3000", s.Entries, s.Evicted)
+	}
+}
+
+// TestAllThatLeavesAnEncodedL1IsHeardOnce: ended entries that are replaced, found or cleared, and entries that a
+// guard makes leave.
+func TestAllThatLeavesAnEncodedL1IsHeardOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, heard := hearing(t, 8<<20)
+		soon := c.Now() + int64(time.Second)
+		for _, key := range []string{"replaced", "found", "cleared"} {
+			keep(c, key, "v", soon)
+		}
+		keep(c, "living", "v", l1.Forever)
+		time.Sleep(2 * time.Second)
+		keep(c, "replaced", "w", l1.Forever)
+		c.Get("found")
+		c.Clear()
+		want := map[string]l1.Reason{"replaced": l1.Expired, "found": l1.Expired, "cleared": l1.Expired, "living": l1.Cleared}
+		for key, why := range want {
+			if heard[key][why] != 1 {
+				t.Errorf("%s: heard %v, want %v once", key, heard[key], why)
+			}
+		}
+		clear(heard)
+		for i := range 5000 {
+			keep(c, fmt.Sprint(i), strings.Repeat("v", 1000), l1.Forever)
+		}
+		c.Owe(4 << 20)
+		c.Settle()
+		if n := 5000 - c.Len(); n < 3000 || len(heard) != n || len(c.gone) > 0 {
+			t.Errorf("%d left, %d were heard, %d are kept to be told", n, len(heard), len(c.gone))
+		}
+		c.Close()
+	})
+}
+
+// TestFullEncodedL1HasNoRoom: it says so when entries have begun to leave.
+func TestFullEncodedL1HasNoRoom(t *testing.T) {
+	c := texts(t)
+	if n := c.Room(500); n != 500 {
+		t.Errorf("an empty one has room for %d of 500", n)
+	}
+	for i := 0; c.Stats().Evicted == 0; i++ {
+		put(t, c, fmt.Sprint("k", i), "some text", 1)
+	}
+	for i := range 3000 {
+		put(t, c, fmt.Sprint("new", i), "some text", 1)
+	}
+	if n := c.Room(500); n != 0 {
+		t.Errorf("a full one has room for %d", n)
 	}
 }

@@ -57,21 +57,8 @@ func (s *Store[K, V]) Touch(key K) bool {
 	return e != nil && s.Verdict(e) <= ledger.Stale && s.Values.Touch(key)
 }
 
-// Room returns about how many entries L1 can take without an eviction. It counts no further than
-// most.
-func (s *Store[K, V]) Room(most int) int {
-	n, left := int64(s.Values.Len()), int64(most)
-	entries, weight := s.Values.Bounds() // the present ones: Tune changes them
-	if entries > 0 {
-		left = min(left, entries-n)
-	}
-	if weight > 0 {
-		// Entries to come are taken to weigh as much as the present ones.
-		each := max(1, s.Values.Weight()/max(1, n))
-		left = min(left, (weight-s.Values.Weight())/each)
-	}
-	return int(max(0, left))
-}
+// Room returns about how many entries L1 can take without an eviction. It counts no further than most.
+func (s *Store[K, V]) Room(most int) int { return s.Values.Room(most) }
 
 // Purge removes the entries that drops of everything or of tags made absent, until ended.
 func (s *Store[K, V]) Purge(ended func() bool) {

@@ -21,6 +21,9 @@ type Values[K comparable, V any] interface {
 	Touch(key K) bool
 	Cool(e *Entry[K, V]) bool
 
+	// Copy returns v for another holder: a copy, if values belong to their holders. A value that the codec
+	// refuses has none.
+	Copy(v V) V
 	// Uses returns how often e was read lately, up to three times.
 	Uses(e *Entry[K, V]) int
 
@@ -48,13 +51,14 @@ type Values[K comparable, V any] interface {
 	End(e *Entry[K, V]) int64
 	Now() int64
 	Len() int
-	Weight() int64
 	Bounds() (entries, weight int64)
 	Ages() *histogram.Durations
 	Stats() l1.Stats
 	// Undecoded returns the number of values that could not be decoded.
 	Undecoded() uint64
 
+	// Room returns about how many entries can come without an eviction. It counts no further than most.
+	Room(most int) int
 	Resize(maxEntries, maxWeight int64) []Removal[K, V]
 	Guard(g *guard.Guard)
 	Clear()
@@ -99,6 +103,9 @@ func (p Plain[K, V]) Cool(e *Entry[K, V]) bool { return p.Cache.Cool(&e.Head) }
 // Undecoded is zero.
 func (p Plain[K, V]) Undecoded() uint64 { return 0 }
 
+// Copy returns v, which is shared.
+func (p Plain[K, V]) Copy(v V) V { return v }
+
 // Uses returns the uses that e counts.
 func (p Plain[K, V]) Uses(e *Entry[K, V]) int { return int(e.Uses()) }
 
@@ -107,6 +114,21 @@ func (p Plain[K, V]) Pack(*Entry[K, V], []byte) error { return nil }
 
 // Same compares pointers.
 func (p Plain[K, V]) Same(a, b *Entry[K, V]) bool { return a == b }
+
+// Room counts by the bounds.
+func (p Plain[K, V]) Room(most int) int {
+	n, left := int64(p.Len()), int64(most)
+	entries, weight := p.Bounds() // the present ones: Tune changes them
+	if entries > 0 {
+		left = min(left, entries-n)
+	}
+	if weight > 0 {
+		// Entries to come are taken to weigh as much as the present ones.
+		each := max(1, p.Weight()/max(1, n))
+		left = min(left, (weight-p.Weight())/each)
+	}
+	return int(max(0, left))
+}
 
 // Guard gives the engine to g, which may be nil.
 func (p Plain[K, V]) Guard(g *guard.Guard) { guard.Watch(g, l1.WardOf(p.Cache), false) }

@@ -385,3 +385,123 @@ func TestEncodedL1RefusesOptionsThatItCannotKeep(t *testing.T) {
 		t.Error("values that no codec encodes")
 	}
 }
+
+// slowEncode is a codec of bytes that takes a second to encode while slow is set.
+type slowEncode struct {
+	codec.Codec[[]byte]
+	slow *atomic.Bool
+}
+
+func (c slowEncode) Append(dst, v []byte) ([]byte, error) {
+	if c.slow.Load() {
+		time.Sleep(time.Second) // in a bubble
+	}
+	return c.Codec.Append(dst, v)
+}
+
+// TestBatchAndCallerThatJoinsItShareNoValue: the batch changes its value while the value of the other caller
+// is made.
+func TestBatchAndCallerThatJoinsItShareNoValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, base := t.Context(), stratatest.NewTier()
+		a, _ := encodedCache(t, func(o *strata.Options[int, []byte]) { o.Remote.Tier = base })
+		for key := 1; key <= 2; key++ {
+			lab.Must(t, a.Set(ctx, key, []byte("value")))
+		}
+		var slow atomic.Bool
+		b, _ := encodedCache(t, func(o *strata.Options[int, []byte]) {
+			o.Remote.Codec, o.Remote.Timeout = slowEncode{codec.Bytes(), &slow}, time.Minute
+			o.Remote.Tier = stratatest.FaultyTier(base, func(string, string) (time.Duration, error) { return 10 * time.Millisecond, nil })
+		})
+		var all sync.WaitGroup
+		var joined []byte
+		all.Go(func() {
+			got, err := b.GetMany(ctx, []int{1, 2}, nil)
+			if string(got[1]) != "value" || err != nil {
+				t.Errorf("the batch got %q, %v", got[1], err)
+			}
+			clear(got[1])
+		})
+		all.Go(func() {
+			time.Sleep(time.Millisecond)
+			slow.Store(true)
+			joined, _ = b.Get(ctx, 1)
+		})
+		all.Wait()
+		if string(joined) != "value" || b.Stats().Joins != 1 {
+			t.Errorf("the caller that joined got %q; %d joined", joined, b.Stats().Joins)
+		}
+	})
+}
+
+// TestPreviousAndHooksOfAnEncodedL1HaveTheirOwnValues: a Loader changes the previous value, and callers change
+// what they got while hooks look at it.
+func TestPreviousAndHooksOfAnEncodedL1HaveTheirOwnValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		heard := func(e strata.Event) {
+			time.Sleep(time.Second)
+			if v, _ := e.Value.([]byte); string(v) != "value" {
+				t.Errorf("a hook was told of %q", v)
+			}
+		}
+		var c *strata.Cache[int, []byte]
+		c, _ = encodedCache(t, func(o *strata.Options[int, []byte]) {
+			o.Limits.SoftTimeout = time.Second
+			o.Hooks = &strata.Hooks{Store: heard, Hit: heard, Stale: heard}
+		})
+		v, err := c.GetOrLoad(ctx, 1, func(context.Context, int) ([]byte, error) { return []byte("value"), nil })
+		if clear(v); err != nil {
+			t.Error(err)
+		}
+		v, _ = c.Get(ctx, 1)
+		clear(v)
+		time.Sleep(2 * time.Minute)
+		v, err = c.GetOrLoad(ctx, 1, func(ctx context.Context, _ int) ([]byte, error) {
+			previous, ok := c.Previous(ctx)
+			if clear(previous); !ok {
+				t.Error("there is no previous value")
+			}
+			time.Sleep(2 * time.Second)
+			return nil, lab.ErrDown
+		})
+		if string(v) != "value" || err != nil {
+			t.Errorf("stale: %q, %v", v, err)
+		}
+		clear(v)
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestKeysComeOnceWhileEntriesMove iterates over a full cache, and sets and reads keys in the loop.
+func TestKeysComeOnceWhileEntriesMove(t *testing.T) {
+	c, _ := encodedCache(t, func(o *strata.Options[int, []byte]) { o.Memory.MaxWeight = 256 << 10 })
+	value, n := bytes.Repeat([]byte("v"), 200), 1000
+	const stay = 20
+	for round := range 100 {
+		there := make(map[int]bool)
+		for key := range stay {
+			lab.Must(t, c.Invalidate(t.Context(), key))
+			lab.Must(t, c.Set(t.Context(), key, value))
+			there[key] = true
+		}
+		seen := make(map[int]int)
+		for key := range c.Keys() {
+			seen[key]++
+			for range 1 + round%20 {
+				n++
+				lab.Must(t, c.Set(t.Context(), n, value))
+			}
+			for key := range stay {
+				if _, ok := c.Get(t.Context(), key); !ok {
+					there[key] = false
+				}
+			}
+		}
+		for key, ok := range there {
+			if ok && seen[key] != 1 || seen[key] > 1 {
+				t.Fatalf("round %d: key %d came %d times", round, key, seen[key])
+			}
+		}
+	}
+}
