@@ -94,7 +94,7 @@ func (s *Coded[K, V]) Close() {
 // Guard gives s to g, which may be nil.
 func (s *Coded[K, V]) Guard(g *guard.Guard) { guard.Watch(g, s, true) }
 
-// Usage, Shed, Owe and Guarded are for the guard, and so is Settle.
+// Usage and the next methods are for the guard.
 func (s *Coded[K, V]) Usage() (bytes int64, hits uint64) { return s.store.Usage() }
 
 // Shed is about the debts of Owe.
