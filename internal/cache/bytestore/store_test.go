@@ -338,7 +338,8 @@ func TestDebtOfAGuardIsFreed(t *testing.T) {
 	c.Owe(4 << 20)
 	before = c.Bytes()
 	set(100)
-	if n := before - c.Bytes(); n < 3<<20 || poked > 0 {
+	// Meanwhile some of the 64 shards have begun a chunk.
+	if n := before - c.Bytes(); n < 2<<20 || poked > 0 {
 		t.Errorf("Sets have freed %d bytes; poked %d times", n, poked)
 	}
 	c.Owe(1 << 40)
