@@ -54,7 +54,7 @@ func TestLoadTakesACommandLineOfCurl(t *testing.T) {
 			var got recorder
 			server := httptest.NewServer(&got)
 			defer server.Close()
-			args := []string{"load", "--rate", "20", "--duration", "500ms"}
+			args := []string{"load", "--rate", "20", "--duration", "1s"} // long enough for a busy machine
 			for _, a := range tt.args {
 				args = append(args, strings.ReplaceAll(a, "URL", server.URL))
 			}
