@@ -163,7 +163,7 @@ func (c *Store) Free() int64 {
 	return 0
 }
 
-// Used returns the bytes of chunks and tables beyond those of an empty store.
+// Used returns the bytes of chunks and tables beyond the tables of an empty store.
 func (c *Store) Used() int64 { return max(0, c.Bytes()-int64(len(c.shards))*leastMemory) }
 
 // Reads returns how many reads the store has counted of key since it last went round: up to three.

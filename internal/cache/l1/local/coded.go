@@ -54,7 +54,7 @@ type coded struct {
 	Record // first, where RecordOf looks
 	// number is the number of the store.
 	number uint64
-	// form is the entry as the store has it. Only entries that are to be stored, or have left, have it.
+	// form is the entry as the store has it. Entries on their way into the store, and removed entries, have a form.
 	form []byte
 }
 

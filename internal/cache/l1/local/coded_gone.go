@@ -1,4 +1,4 @@
-// What leaves an encoded L1, and the functions that hear of it.
+// Removals of entries from an encoded L1, and the functions that hear of them.
 
 package local
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Values keeps the entries that have a value: as Go values, see [Plain], or as bytes, see [Coded].
-// The methods do what those of [l1.Cache] do, where there is no other word.
+// A method without a comment does what the method of [l1.Cache] with its name does.
 type Values[K comparable, V any] interface {
 	Get(key K) (*Entry[K, V], int64)
 	Peek(key K) (*Entry[K, V], int64)
@@ -42,7 +42,7 @@ type Values[K comparable, V any] interface {
 
 	// All iterates over the living entries for which want returns true; want may get them without values.
 	All(want func(*Entry[K, V]) bool) iter.Seq[*Entry[K, V]]
-	// Each is All of all entries, which may lack their values, and so may those of Hottest.
+	// Each is All of all entries. The entries of Each and of Hottest may lack their values.
 	Each() iter.Seq[*Entry[K, V]]
 	Hottest(n int) []*Entry[K, V]
 	// HottestKeys returns the keys of all entries in the order of Hottest.
