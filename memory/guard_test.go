@@ -66,8 +66,9 @@ func TestGuardMakesACacheSmaller(t *testing.T) {
 	for begun := time.Now(); time.Since(begun) < 10*time.Second && evicted.Load() != c.Stats().Evicted; {
 		runtime.Gosched()
 	}
-	// A slice of 256 evictions that runs while the guard is closed is not counted as the guard's.
-	if e := evicted.Load(); e < g.Stats().Evicted || e > g.Stats().Evicted+256 || int(e) != n-c.Len() || others.Load() > 0 || c.Stats().Evicted != e {
+	// Two goroutines that pay the end of a debt may evict an entry more than it has. A slice of 256 evictions
+	// ends when the guard leaves.
+	if e := evicted.Load(); e < g.Stats().Evicted || e > g.Stats().Evicted+200 || int(e) != n-c.Len() || others.Load() > 0 || c.Stats().Evicted != e {
 		t.Errorf("%d of %d stored were told as evicted, %d as others, the guard counts %d, the cache holds %d", e, n, others.Load(), g.Stats().Evicted, c.Len())
 	}
 	if each := g.Stats().EvictedBytes / s.Evicted; each < 1<<9 || each > 1<<11 {
