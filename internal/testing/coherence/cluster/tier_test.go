@@ -65,6 +65,7 @@ type simTierView struct {
 	bound    *simTier     // as the instance uses it
 	mu       sync.Mutex   // guards below
 	pending  map[string]pendingDrop
+	failed   map[string]checker.Time // when a Put of a call that drops has failed last
 	leases   map[uint64]checker.Time // when they run out
 	toldOf   map[string][]toldHold   // the holds of a key that L2 has told of
 }
@@ -75,7 +76,7 @@ type pendingDrop struct{ since, last checker.Time }
 func newSimTier(s *sim, instance int) *simTier {
 	v := &simTierView{
 		s: s, instance: instance, dice: newDice(s.seed, uint64(1000+instance), s.o.units...),
-		pending: map[string]pendingDrop{}, leases: map[uint64]checker.Time{}, toldOf: map[string][]toldHold{},
+		pending: map[string]pendingDrop{}, failed: map[string]checker.Time{}, leases: map[uint64]checker.Time{}, toldOf: map[string][]toldHold{},
 	}
 	return &simTier{simTierView: v, tier: s.storeOf(v)}
 }
@@ -251,6 +252,7 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		return err
 	})
 	if err != nil {
+		t.fails(ctx, p)
 		return nil, err
 	}
 	return refused, nil
@@ -536,6 +538,19 @@ func (t *simTierView) lost(key string, l remote.Lease) {
 	}
 }
 
+// fails notes that a Put has failed. If it belongs to a call that drops, its drop is pending from
+// then on, and a retry of an earlier drop that runs by then does not settle it.
+func (t *simTierView) fails(ctx context.Context, p []remote.Put) {
+	if ctx.Value(sinceKey{}) != nil && ctx.Value(claimKey{}) == nil {
+		return // of a load
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range p {
+		t.failed[p[i].Key] = t.s.rec.Now()
+	}
+}
+
 // pend notes a pending drop of a call that began at the time began.
 func (t *simTierView) pend(name string, began checker.Time) {
 	t.mu.Lock()
@@ -544,7 +559,7 @@ func (t *simTierView) pend(name string, began checker.Time) {
 	if !was {
 		p = pendingDrop{began, began}
 	}
-	t.pending[name] = pendingDrop{min(p.since, began), max(p.last, began)}
+	t.pending[name] = pendingDrop{min(p.since, began), max(p.last, began, t.failed[name])}
 }
 
 // settle notes that a drop is pending, or has been tried again with success:
