@@ -222,6 +222,7 @@ func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sam
 		Running:     to.Loads.Running,
 		Entries:     to.Entries,
 		Weight:      to.Weight,
+		Heap:        to.Guard.Heap,
 		Pending:     to.Pending,
 		Silence:     to.BusSilence,
 		BreakerOpen: to.BreakerOpen,

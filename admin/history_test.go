@@ -176,12 +176,13 @@ func TestSamplesSayWhatHappened(t *testing.T) {
 			s.L2.Errors += 8
 			s.Saved += 3 * time.Second
 			s.Entries, s.Weight, s.Pending, s.Loads.Running, s.BreakerOpen, s.Connected, s.BusSilence = 5, 50, 2, 1, true, true, time.Minute
+			s.Guard.Heap = 77
 		})
 		time.Sleep(time.Second + time.Millisecond)
 		o := answer[api.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]
 		want := api.Sample{
 			At: o.Latest.At, Answers: api.Answers{L1: 100, Loaded: 3}, LoadP99: time.Second, EchoP99: o.Latest.EchoP99, Saved: 3 * time.Second,
-			Errors: 1, L2Errors: 4, Running: 1, Entries: 5, Weight: 50, Pending: 2, Silence: time.Minute, BreakerOpen: true, Connected: true,
+			Errors: 1, L2Errors: 4, Running: 1, Entries: 5, Weight: 50, Heap: 77, Pending: 2, Silence: time.Minute, BreakerOpen: true, Connected: true,
 		}
 		if *o.Latest != want || o.Latest.EchoP99 <= 0 {
 			t.Errorf("%+v, want %+v", *o.Latest, want)

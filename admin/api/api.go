@@ -95,6 +95,7 @@ type Numbers struct {
 	Reads  Reads  `json:"reads"`
 	Loads  Loads  `json:"loads"`
 	Memory Memory `json:"memory"`
+	Guard  *Guard `json:"guard"` // nil without a guard that has a limit
 	Remote Remote `json:"remote"`
 	Bus    Bus    `json:"bus"`
 }
@@ -168,6 +169,21 @@ type Memory struct {
 	TuneRefused      uint64 `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
+// Guard is about the guard of the memory of the process. Caches that share it have the same numbers.
+type Guard struct {
+	Limit   int64  `json:"limit"`   // of the memory of the process, in bytes
+	Source  string `json:"source"`  // of the limit: "Limit", "GOMEMLIMIT" or "cgroup"
+	Ceiling int64  `json:"ceiling"` // the live heap from which the guard evicts, in bytes
+	Heap    int64  `json:"heap"`    // the live heap at the last look, in bytes
+	// Evicted counts entries that the guard has evicted, EvictedBytes their bytes, by an estimate. Episodes
+	// counts the times at which the heap has become too large.
+	Evicted      uint64 `json:"evicted"`
+	EvictedBytes uint64 `json:"evictedBytes"`
+	Episodes     uint64 `json:"episodes"`
+	Active       bool   `json:"active"`    // an episode is on
+	Exhausted    bool   `json:"exhausted"` // the heap is too large, and nothing is left that the guard may evict
+}
+
 // Remote is about L2. P99 is the 99th percentile of the time of recent reads, as in Loads. Of
 // several servers, ServersLeftAlone names the ones that failed too often, and ServersWithoutStores
 // the ones that refused too often.
@@ -232,6 +248,7 @@ type Sample struct {
 	Running     int64         `json:"running"`
 	Entries     int64         `json:"entries"`
 	Weight      int64         `json:"weight"`
+	Heap        int64         `json:"heap"` // the live heap as the guard has seen it last, in bytes; 0 without one
 	Pending     int           `json:"pending"`
 	Silence     time.Duration `json:"silence"`
 	BreakerOpen bool          `json:"breakerOpen"`

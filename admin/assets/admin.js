@@ -32,6 +32,7 @@ function counted(n, thing) { return `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 function health(n, info) {
   const all = [];
   if (n.memory.off) all.push(badge("warn", "off"));
+  if (n.guard && n.guard.exhausted) all.push(badge("bad", "no memory left to evict"));
   if (n.loads.failing) all.push(badge("bad", `origin failing for ${duration(n.loads.failing)}`));
   else if (n.loads.slow) all.push(badge("warn", `origin slow for ${duration(n.loads.slow)}`));
   if (info.l2) {
@@ -50,6 +51,9 @@ function health(n, info) {
 function fact(label, value, more) {
   return el("div", null, el("dt", null, label), el("dd", null, value, more === undefined ? null : el("small", null, more)));
 }
+
+// limits are the sources of the limit of a guard.
+const limits = { Limit: "by a limit of", GOMEMLIMIT: "by a GOMEMLIMIT of", cgroup: "by a cgroup of" };
 
 function limit(n, most) { return most > 0 ? `of ${count(most)}, ${percent(n, most)}` : "no limit"; }
 
@@ -114,6 +118,7 @@ function makeCharts() {
     running: make("running", "Loads in flight", count, [{ label: "loads", c: 3 }]),
     saved: make("saved", "Time saved, per second", duration, [{ label: "not spent waiting for the origin", c: 1 }]),
     entries: make("entries", "Entries in L1", count, [{ label: "entries", c: 1 }, { label: "limit", c: 6 }]),
+    heap: make("heap", "Live heap of the process", bytes, [{ label: "at the last look of the guard", c: 1 }, { label: "the guard evicts from here", c: 6 }]),
     bus: make("bus", "Bus", duration, [{ label: "since the last message", c: 6 }, { label: "echo p99 (upper bound)", c: 2 }]),
     errors: make("errors", "Failures, per second", count, [{ label: "loads", c: 5 }, { label: "operations on L2", c: 4 }]),
   };
@@ -136,6 +141,9 @@ function drawCharts(d) {
   charts.running(times, [of(r => r.running)]);
   charts.saved(times, [of(r => r.saved / 2)]);
   charts.entries(times, [of(r => r.entries), of(() => limits > 0 ? limits : null)]);
+  const guard = d.numbers.guard;
+  byId("chart-heap").classList.toggle("hidden", !guard);
+  charts.heap(times, [of(r => r.heap || null), of(() => guard ? guard.ceiling : null)]);
   charts.bus(times, d.info.bus ? [of(r => r.silence), of(r => r.echoP99 || null)] : [of(() => null), of(() => null)]);
   charts.errors(times, [of(r => r.errors), of(r => r.l2Errors)]);
 }
@@ -152,6 +160,8 @@ function drawFacts(d) {
     fact("entries", count(n.memory.entries), limit(n.memory.entries, n.memory.maxEntries)),
     n.memory.maxWeight > 0 ? fact("weight", count(n.memory.weight), limit(n.memory.weight, n.memory.maxWeight)) : null,
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
+    n.guard ? fact("live heap", bytes(n.guard.heap), `${bytes(n.guard.ceiling)} at most, ${limits[n.guard.source] || n.guard.source} ${bytes(n.guard.limit)}`) : null,
+    n.guard ? fact("evicted by the guard", count(n.guard.evicted), n.guard.exhausted ? "nothing is left to evict" : n.guard.active ? "the heap was too large in the last minute" : counted(n.guard.episodes, "episode")) : null,
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
     fact("negative answers", count(n.reads.negative), "from L1: not found a while ago"),
     d.info.l2 ? fact("waits for other loads", count(n.remote.leaseWaits), count(n.remote.leaseWins) + " got their answer") : null,

@@ -20,6 +20,7 @@ type comparison struct {
 	phases  []phase
 	service *hello.Service
 	facts   facts
+	memory  *limited
 	asked   int // the number of URLs that the phase strata has asked for
 	beside  *synchrony
 }
@@ -36,6 +37,9 @@ const (
 	warmTransfer phase = "warm-transfer"
 )
 
+// fill is the mode strata beside a cache of reports that fills the memory of the process.
+const fill phase = "fill"
+
 // starts are the starts of instances in such phases.
 var starts = map[phase]hello.Start{ // read-only
 	restarted: hello.Cold, warmKeys: hello.ByKeys, warmTransfer: hello.ByTransfer,
@@ -46,16 +50,19 @@ func parsePhase(s string) (phase, error) {
 	if _, ok := starts[phase(s)]; ok {
 		return phase(s), nil
 	}
+	if phase(s) == fill {
+		return fill, nil
+	}
 	m, err := hello.ParseMode(s)
 	if err != nil {
-		return "", fmt.Errorf("%w, %s, %s, %s", err, restarted, warmKeys, warmTransfer)
+		return "", fmt.Errorf("%w, %s, %s, %s, %s", err, restarted, warmKeys, warmTransfer, fill)
 	}
 	return phase(m), nil
 }
 
 // mode is the mode of the service in this phase.
 func (p phase) mode() hello.Mode {
-	if _, ok := starts[p]; ok {
+	if _, ok := starts[p]; ok || p == fill {
 		return hello.Strata
 	}
 	return hello.Mode(p)
@@ -71,6 +78,8 @@ type row struct {
 	// of requests that hit L1 in each step of the load, in percent.
 	start snapshot.Report
 	hits  []float64
+	// memory is of the phase fill: the most that the process had at once, and what the guard did.
+	memory hello.Memory
 }
 
 // run measures all phases and writes the table. After an interruption the table
@@ -125,7 +134,9 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 		// Progress comes once for each step, since afterStart has set both.
 		curve.step(c.service.Stats(), o.Steps)
 	}
+	filled := c.memory.fill(p, o.Duration)
 	result, err := load.Run(e.ctx, o)
+	memory := filled()
 	if err != nil {
 		return row{}, err
 	}
@@ -135,7 +146,7 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 		c.asked = int((result.Done + int64(o.Group) - 1) / int64(o.Group))
 	}
 	curve.step(after, o.Steps)
-	return row{phase: p, result: result, start: start, hits: curve.hits, queries: after.Queries - before.Queries, cache: hello.Counts{
+	return row{phase: p, memory: memory, result: result, start: start, hits: curve.hits, queries: after.Queries - before.Queries, cache: hello.Counts{
 		L1Hits: after.Cache.L1Hits - before.Cache.L1Hits,
 		L2Hits: after.Cache.L2Hits - before.Cache.L2Hits,
 		Shared: after.Cache.Shared - before.Cache.Shared,
@@ -169,7 +180,7 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 		[2]string{"", c.conditions()},
 		[2]string{"shared", "requests that joined the load of another"},
 	)
-	f = append(f, c.startFacts()...)
+	f = append(append(f, c.startFacts()...), c.memory.facts(c.phases)...)
 	if err := f.write(w); err != nil {
 		return err
 	}
@@ -222,6 +233,9 @@ func notes(rows []row) (lines []string) {
 		// Late timers cause a few.
 		if n := r.result.Unsent; n > r.result.Done/1000 {
 			lines = append(lines, fmt.Sprintf("%s could not keep up: %s of the schedule not sent", r.phase, plural(n, "request", "requests")))
+		}
+		if r.phase == fill {
+			lines = append(lines, describeFill(r.memory))
 		}
 		if text := describeErrors(r.result); text != "" {
 			lines = append(lines, fmt.Sprintf("%s: %s", r.phase, text))

@@ -26,7 +26,7 @@ import (
 // demoCommand is `strata demo`.
 type demoCommand struct {
 	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
-	Modes []string `default:"none,naive,strata,restarted,warm-keys,warm-transfer" help:"Modes to compare, in this order; without the flag none, naive, strata, restarted, warm-keys and warm-transfer. The service stays in the last one." placeholder:"MODES"`
+	Modes []string `default:"none,naive,strata,restarted,warm-keys,warm-transfer" help:"Modes to compare, in this order; without the flag none, naive, strata, restarted, warm-keys and warm-transfer. There is also fill, which fills the memory. The service stays in the last one." placeholder:"MODES"`
 	Exit  bool     `help:"Exit after the comparison."`
 
 	servingFlags
@@ -91,7 +91,13 @@ func (d *demoCommand) Run(e *environment) error {
 		return err
 	}
 	defer sent.close(e)
+	memory, err := openMemory(p.memory)
+	if err != nil {
+		return err
+	}
+	defer memory.close()
 	o := d.service(p, db, shared)
+	o.Guard = memory.guard
 	o.Tracer, o.Token = sent.tracer(), page.NewToken()
 	if d.Serve {
 		o.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
@@ -113,6 +119,7 @@ func (d *demoCommand) Run(e *environment) error {
 	}
 	defer listener.Close()
 	c := d.comparison(p, listener.Addr())
+	c.memory = memory
 	c.service, c.token, c.facts = service, o.Token, append(d.facts(db), shared.facts()...)
 	return d.serve(e, listener, service, c)
 }
@@ -159,9 +166,11 @@ func (d *demoCommand) listen(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// plan is the parsed form of two flags: the phases of --modes, and the opener of the store of --l2.
+// plan is the parsed form of three flags: the phases of --modes, the opener of the store of --l2, and
+// --memory-limit in bytes, 0 without it.
 type plan struct {
 	phases []phase
+	memory int64
 	openL2 opener
 }
 
@@ -200,7 +209,14 @@ func (d *demoCommand) check() (p plan, err error) {
 	if p.openL2, err = parseL2(d.L2); err != nil {
 		return p, fmt.Errorf("--l2: %w", err)
 	}
-	if p.phases, err = d.phases(); err != nil {
+	if p.memory, err = d.Stage.memoryLimit(0); err != nil {
+		return p, err
+	}
+	p.phases, err = d.phases()
+	if err == nil && p.memory == 0 && slices.Contains(p.phases, fill) {
+		err = fmt.Errorf("%s needs --memory-limit", fill)
+	}
+	if err != nil {
 		return p, fmt.Errorf("--modes: %w", err)
 	}
 	return p, d.checkLoad()

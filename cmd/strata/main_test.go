@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -93,6 +94,11 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"address without port", "demo --addr localhost", 2, "--addr"},
 		{"bad port", "demo --addr 127.0.0.1:http2", 2, "--addr"},
 		{"unknown mode", "demo --modes fast", 2, "none, naive, strata, restarted, warm-keys, warm-transfer"},
+		{"filled without a limit", "demo --modes strata,fill", 2, "--modes: fill needs --memory-limit"},
+		{"no size", "demo --memory-limit lots", 2, `--memory-limit: "lots" is no size`},
+		{"little memory", "demo --memory-limit 1MiB", 2, "--memory-limit: 1.0 MiB are less than 64 MiB"},
+		{"memory beyond all", "demo --memory-limit 9EB", 2, "--memory-limit"},
+		{"stage with no size", "demo --ui --memory-limit=-1", 2, "--memory-limit"},
 		{"mode twice", "demo --modes none,none", 2, "none is named twice"},
 		{"restarted before strata", "demo --modes restarted,strata", 2, "must come after"},
 		{"no ttl", "demo --ttl 0s", 2, "strata: --ttl: 0s is less than 1ms"},
@@ -274,6 +280,28 @@ func TestDemoComparesAndExits(t *testing.T) {
 		if err != nil || n < tt.least || n > tt.most {
 			t.Errorf("cell %d of %s is not between %d and %d:\n%s", tt.cell, tt.phase, tt.least, tt.most, stdout)
 		}
+	}
+}
+
+// TestDemoFillsTheMemory compares a service beside which nothing fills the memory with one beside which reports do.
+func TestDemoFillsTheMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	status, stdout, stderr := call(t.Context(), strings.Fields(
+		"demo --exit --addr 127.0.0.1:0 --modes strata,fill --memory-limit 64MiB --rate 100 --cardinality 100 --duration 1s")...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	checkWidth(t, stdout)
+	told := regexp.MustCompile(`fill: (\d+) MiB of reports were stored; the process had \d+ MiB of 64 MiB at most, and a live heap of \d+ MiB at most, of which the guard evicts from \d+ MiB on; it has evicted ([\d,]+) reports and \d+ greetings?\.?`)
+	m := told.FindStringSubmatch(strings.Join(strings.Fields(stdout), " "))
+	if m == nil || !strings.Contains(stdout, "\nfill ") {
+		t.Fatalf("nothing is told of the memory:\n%s", stdout)
+	}
+	if n, _ := strconv.Atoi(m[1]); n < 16 {
+		t.Errorf("%d MiB are stored in a second:\n%s", n, stdout)
+	}
+	if after := debug.SetMemoryLimit(-1); after != before {
+		t.Errorf("GOMEMLIMIT is %d after the demo, and was %d", after, before)
 	}
 }
 

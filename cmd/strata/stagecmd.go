@@ -22,10 +22,11 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// stageFlags are the flags of `strata demo` for the stage, and for sending its spans and metrics to
-// a collector.
+// stageFlags are the flags of `strata demo` for the stage, for its memory, and for sending its spans and metrics
+// to a collector.
 type stageFlags struct {
 	OTLP   string `name:"otlp" help:"Send spans and metrics of the caches to a collector, by OTLP over HTTP, such as http://127.0.0.1:4318." placeholder:"URL"`
+	Memory string `name:"memory-limit" help:"Memory of the process, such as 256MiB: GOMEMLIMIT, and the limit of a guard that evicts while the heap is too large. The mode fill needs it; the default of the stage is 256MiB." placeholder:"SIZE"`
 	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`
 	Script string `help:"Replay actions from a file on that stage, and print a line each second; with --ui on its page, too." placeholder:"FILE" type:"existingfile"`
 }
@@ -49,6 +50,7 @@ func (d *demoCommand) runStage(e *environment) error {
 		return err
 	}
 	defer sent.close(e)
+	defer limitMemory(o.MemoryLimit)()
 	o.Tracer, o.Token = sent.tracer(), page.NewToken()
 	s, err := stage.New(e.ctx, o)
 	if err != nil {
@@ -79,6 +81,9 @@ func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err 
 	o = stage.Options{Origin: d.Origin, TTL: d.TTL, Latency: d.OriginLatency}
 	if d.TTL == hello.DefaultTTL { // no user waits three minutes for a stale greeting
 		o.TTL = stage.DefaultTTL
+	}
+	if o.MemoryLimit, err = d.Stage.memoryLimit(stage.DefaultMemoryLimit); err != nil {
+		return o, script, err
 	}
 	switch {
 	case d.L2 == "embedded":
@@ -120,13 +125,14 @@ func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage
 		return err
 	}
 	names, services := s.Instances()
-	caches := make([]admin.Cache, len(names))
+	caches := make([]admin.Cache, len(names), len(names)+1)
 	mux := http.NewServeMux()
 	for i, name := range names {
 		caches[i] = services[i].Cache("hello on " + name)
 		prefix := "/" + strings.ToLower(name)
 		mux.Handle(prefix+"/", http.StripPrefix(prefix, services[i]))
 	}
+	caches = append(caches, s.Reports().Cache())
 	// One page for the caches of both instances, and one below the path of each instance for its
 	// own service.
 	inside := admin.New(admin.Options{Token: token}, caches...)

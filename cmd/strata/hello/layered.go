@@ -29,7 +29,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 		Name:   "hello",
 		TTL:    o.TTL,
 		Jitter: o.Jitter,
-		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
+		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), Guard: o.Guard, TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
 		Logger: o.Logger, ShowKeys: o.ShowKeys, Tracer: o.Tracer,
 		ContextControls: true,

@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/internal/observe/page"
+	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -74,6 +75,8 @@ type Options struct {
 	// MaxEntries bounds the memory of the mode strata; naive has no bound. 0
 	// means the default of strata.
 	MaxEntries int
+	// Guard bounds the memory of the mode strata together with what else has this guard. Nil means none.
+	Guard *memory.Guard
 	// Tier and Bus are the shared tier and bus of the mode strata. The service
 	// does not close them. A nil Tier means none.
 	Tier remote.Tier

@@ -42,6 +42,7 @@ func actions() []action {
 		{"mend", []string{"l2|bus|origin"}, "mend a part", breaks(false)},
 		{"slow", []string{"DURATION"}, "add so much to each query of the origin", (*Stage).slow},
 		{"restart", []string{"a|b", "cold|keys|transfer"}, "restart an instance cold, or warm by keys or transfer", (*Stage).restart},
+		{"fill", []string{"on|off"}, "fill the memory with reports, or drop them", (*Stage).changeFill},
 		{"rate", []string{"NUMBER"}, "send so many requests a second", (*Stage).changeRate},
 	}
 }

@@ -36,6 +36,11 @@ type Sample struct {
 	// P50 and P99 are latencies of requests, in nanoseconds.
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
+	// Heap is the live heap as the guard has seen it last, in bytes. Reports and Greetings count entries that it
+	// has evicted.
+	Heap      int64 `json:"heap"`
+	Reports   int64 `json:"reports"`
+	Greetings int64 `json:"greetings"`
 }
 
 // Mark is an event in the charts: an action, or an event without one.
@@ -82,6 +87,8 @@ type State struct {
 	Newest    int64           `json:"newest"` // the number of the newest value of the watched greeting
 	Seen      []Seen          `json:"seen"`
 	Instances []Instance      `json:"instances"`
+	Memory    hello.Memory    `json:"memory"`
+	Filling   bool            `json:"filling"`
 	Samples   []Sample        `json:"samples"`
 	Marks     []Mark          `json:"marks"`
 }
@@ -94,6 +101,7 @@ type history struct {
 	marked  int64 // marks so far, and actions among them
 	acted   int64
 	last    hello.Answers // of all instances, at the last sample
+	memory  hello.Memory  // at the last sample
 	queries int64
 	quiet   int // samples without failures
 }
@@ -159,6 +167,10 @@ func (s *Stage) sample() {
 	s.last = now
 	queries := s.origin.queries.Load()
 	x.Queries, s.queries = queries-s.queries, queries
+	memory := s.filler.reports.Memory()
+	x.Heap, x.Reports = memory.Heap, memory.Reports-s.memory.Reports
+	x.Greetings = memory.Evicted - s.memory.Evicted - x.Reports
+	s.memory = memory
 	s.samples = append(s.samples, x)
 	s.samples = s.samples[max(0, len(s.samples)-kept):]
 }
@@ -170,7 +182,7 @@ func (s *Stage) State(ctx context.Context, after int64) State {
 	st := State{
 		At: time.Now().UnixMilli(), Mode: s.instances[0].Mode(), Rate: s.load.rate.Load(), Latency: s.origin.latency.Load(), Jitter: s.jitter(),
 		Broken:  map[string]bool{"l2": s.l2.isBroken(), "bus": s.bus.isBroken(), "origin": s.origin.broken.Load()},
-		Watched: key.Name,
+		Watched: key.Name, Memory: s.filler.reports.Memory(), Filling: s.filler.fills(),
 	}
 	for i, service := range s.instances {
 		g := service.Look(ctx, key)

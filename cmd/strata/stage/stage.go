@@ -21,6 +21,8 @@ const (
 	DefaultRate = 500
 	// DefaultLatency is the latency of an origin in the same data centre, over a few hops.
 	DefaultLatency = 20 * time.Millisecond
+	// DefaultMemoryLimit is small, so that a person sees what the guard does.
+	DefaultMemoryLimit = 256 << 20
 )
 
 // Options configure a Stage.
@@ -33,6 +35,8 @@ type Options struct {
 	// Latency is added to each query of the origin at the begin. 0 means DefaultLatency, a negative
 	// value none.
 	Latency time.Duration
+	// MemoryLimit is the limit of the guard of all caches, in bytes. 0 means DefaultMemoryLimit.
+	MemoryLimit int64
 	// Redis are the options of a Redis, of which connections are neither encrypted nor to a unix
 	// socket. Without an Addr it is a redis-server that New starts, or, if the machine has none,
 	// one inside this process.
@@ -55,7 +59,7 @@ type Stage struct {
 	clients   []*redis.Client
 	instances []*hello.Service
 	load      *generator
-	begun     time.Time
+	filler    filler
 
 	end  context.CancelFunc
 	runs sync.WaitGroup
@@ -73,7 +77,8 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 	if o.Rate < 1 || o.Rate > maxRate || o.TTL < time.Millisecond {
 		return nil, fmt.Errorf("stage: the rate must be from 1 to %d, and the TTL 1ms or more", maxRate)
 	}
-	s = &Stage{o: o, load: newGenerator(int64(o.Rate)), begun: time.Now()}
+	o.MemoryLimit = cmp.Or(o.MemoryLimit, DefaultMemoryLimit)
+	s = &Stage{o: o, load: newGenerator(int64(o.Rate))}
 	// ctx is for the start alone: the stage runs until Close.
 	running, end := context.WithCancel(context.Background())
 	s.end = end
@@ -83,6 +88,9 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 		}
 	}()
 	if err := s.open(ctx); err != nil {
+		return s, err
+	}
+	if err := s.filler.open(o.MemoryLimit); err != nil {
 		return s, err
 	}
 	if err := s.openInstances(); err != nil {
@@ -132,7 +140,7 @@ func (s *Stage) openInstances() error {
 			return err
 		}
 		s.clients = append(s.clients, bus)
-		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer, Token: s.o.Token})
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Guard: s.filler.guard, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer, Token: s.o.Token})
 		if err != nil {
 			return err
 		}
@@ -152,6 +160,7 @@ func (s *Stage) Close() error {
 	for _, i := range s.instances {
 		_ = i.Close(ctx) // drops that a broken L2 has not confirmed are lost
 	}
+	errs = append(errs, s.filler.close(ctx))
 	for _, c := range s.clients {
 		errs = append(errs, c.Close())
 	}
@@ -171,6 +180,9 @@ func (s *Stage) Close() error {
 
 // Facts describe the origin and L2.
 func (s *Stage) Facts() (origin, l2 string) { return s.db.String(), s.store.name }
+
+// Reports is the cache that the action fill fills.
+func (s *Stage) Reports() *hello.Reports { return s.filler.reports }
 
 // Instances are the services of the stage, in the order of their names.
 func (s *Stage) Instances() (names []string, services []*hello.Service) {

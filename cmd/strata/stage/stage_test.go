@@ -157,6 +157,40 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	}
 }
 
+// TestGuardKeepsGreetingsWhileReportsFillTheMemory fills a process of 64 MiB.
+func TestGuardKeepsGreetingsWhileReportsFillTheMemory(t *testing.T) {
+	t.Setenv("PATH", "")
+	s, err := New(t.Context(), Options{Rate: 100, Latency: -1, Token: testToken, MemoryLimit: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // the test is about memory
+	until(t, s, "greetings in memory", func(st State) bool { return st.Instances[0].Entries > 0 && len(st.Samples) > 0 })
+	do(t, s, "fill on")
+	do(t, s, "fill on")
+	until(t, s, "evicted reports in a sample", func(st State) bool {
+		return st.Filling && slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Reports > 0 && x.Heap > 0 })
+	})
+	st := until(t, s, "memory filled twice", func(st State) bool { return st.Memory.Stored > 128<<20 })
+	m := st.Memory
+	if m.Limit != 64<<20 || m.Ceiling <= 0 || m.Ceiling > m.Limit || m.Held == 0 || m.Reports == 0 || st.Instances[0].Entries == 0 {
+		t.Errorf("memory %+v, %d greetings on instance A", m, st.Instances[0].Entries)
+	}
+	// Requests read the greetings again and again, so reports pay.
+	if greetings := m.Evicted - m.Reports; greetings > m.Reports/10 {
+		t.Errorf("%d reports and %d greetings were evicted", m.Reports, greetings)
+	}
+	if said := do(t, s, "fill off"); !strings.Contains(said, " MiB of them were stored so far") {
+		t.Error(said)
+	}
+	if st := s.State(t.Context(), 0); st.Filling || st.Memory.Held != 0 {
+		t.Errorf("after the end: %+v", st.Memory)
+	}
+	if _, err := New(t.Context(), Options{MemoryLimit: 1}); err == nil {
+		t.Error("a limit of a byte is taken")
+	}
+}
+
 func TestFailuresAreToldByTheirMostFrequentReason(t *testing.T) {
 	g := newGenerator(1)
 	for i := range 1000 {
@@ -186,7 +220,7 @@ func TestFailuresAreToldByTheirMostFrequentReason(t *testing.T) {
 func TestBadActionsChangeNothing(t *testing.T) {
 	for _, bad := range []string{
 		"", "  ", "dance", "mode", "mode fast", "mode none naive", "break l3", "slow", "slow 10", "slow -1s", "slow 1h", "rate 0", "rate x",
-		"rate 999999", "restart c cold", "restart a hot", "load x", "load 5", "jitter", "jitter 0.1", "jitter on off", "watch", "watch a b", "invalidate " + strings.Repeat("x", 101), strings.Repeat("x", 500), "watch a\x1bb",
+		"rate 999999", "restart c cold", "restart a hot", "load x", "load 5", "jitter", "jitter 0.1", "jitter on off", "fill", "fill 5", "watch", "watch a b", "invalidate " + strings.Repeat("x", 101), strings.Repeat("x", 500), "watch a\x1bb",
 	} {
 		if _, _, err := parse(bad); err == nil {
 			t.Errorf("%q is an action", bad)

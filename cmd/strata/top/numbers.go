@@ -21,8 +21,9 @@ type unit struct {
 
 // The units, the largest first. They are read-only.
 var (
-	counts = []unit{{"E", 1e18, 1e18}, {"P", 1e15, 1e15}, {"T", 1e12, 1e12}, {"G", 1e9, 1e9}, {"M", 1e6, 1e6}, {"k", 1e3, 1e4}}
-	spans  = []unit{
+	byteUnits = []unit{{" GiB", 1 << 30, 1 << 30}, {" MiB", 1 << 20, 1 << 20}, {" KiB", 1 << 10, 1 << 10}, {" B", 1, 0}}
+	counts    = []unit{{"E", 1e18, 1e18}, {"P", 1e15, 1e15}, {"T", 1e12, 1e12}, {"G", 1e9, 1e9}, {"M", 1e6, 1e6}, {"k", 1e3, 1e4}}
+	spans     = []unit{
 		{" d", 86400e9, 48 * 3600e9}, {" h", 3600e9, 2 * 3600e9}, {" min", 60e9, 120e9}, {" s", 1e9, 1e9}, {" ms", 1e6, 1e6}, {" µs", 1e3, 1e3}, {" ns", 1, 0},
 	}
 )
@@ -64,6 +65,9 @@ func number(n float64) string {
 	}
 	return in(counts, n)
 }
+
+// size is a number of bytes.
+func size(n float64) string { return in(byteUnits, n) }
 
 // percent is a share in percent. It is 100 only if nothing is left.
 func percent(n float64) string {

@@ -256,6 +256,10 @@ func (m *model) drawNumbers() (all []line) {
 		memory = append(memory, "at an age of "+t(n.Memory.EvictionAgeP50))
 	}
 	all = append(all, m.facts("memory", memory...)...)
+	if g := n.Guard; g != nil {
+		guard := []string{"live heap " + size(float64(g.Heap)) + " of at most " + size(float64(g.Ceiling)), g.Source + " " + size(float64(g.Limit)), u(g.Evicted) + " evicted in " + counted(float64(g.Episodes), "episode", "episodes")}
+		all = append(all, m.facts("guard", guard...)...)
+	}
 	if d.Info.L2 != "" {
 		breaker := "breaker is closed"
 		if n.Remote.BreakerOpen {

@@ -82,6 +82,10 @@ func states(s *api.Summary) (all []string) {
 	if n.Memory.Off {
 		all = append(all, "cache is off")
 	}
+	// A guard that evicts does its work. One without anything left to evict cannot help any more.
+	if n.Guard != nil && n.Guard.Exhausted {
+		all = append(all, "no memory left to evict")
+	}
 	if n.Loads.Failing > 0 || n.Loads.Slow > 0 {
 		all = append(all, "origin is "+originOf(&n.Loads))
 	}

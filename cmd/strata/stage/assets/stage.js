@@ -1,9 +1,9 @@
 // The page of the stage: buttons that post actions, one greeting on all instances, and charts
 // in which each action is a mark.
-import { el, fill, byId, count, duration, clock, post, stream, chart, span } from "./page.js";
+import { el, fill, byId, bytes, count, percent, duration, clock, post, stream, chart, span } from "./page.js";
 
 const shown = 300; // samples
-let samples = [], marks = [], watched = "", broken = {};
+let samples = [], marks = [], watched = "", broken = {}, memory = {};
 
 const series = [
   ["memory", "memory", 1], ["stale", "stale", 5], ["l2", "L2", 2], ["shared", "shared a load", 4], ["loaded", "waited for the origin", 3],
@@ -17,6 +17,8 @@ function makeCharts() {
   charts.answers = make("answers", "Answers by source, per second", count, series.map(([, label, c]) => ({ label, c })), { stacked: true });
   charts.queries = make("queries", "Queries of the origin, per second", count, [{ label: "queries", c: 3 }]);
   charts.latency = make("latency", "Latency of requests", duration, [{ label: "p50", c: 2 }, { label: "p99", c: 4 }]);
+  charts.memory = make("memory", "Live heap, at the last look of the guard", bytes, [{ label: "live heap", c: 1 }, { label: "the guard evicts from here", c: 6 }]);
+  charts.evicted = make("evicted", "Evicted by the guard, per second", count, [{ label: "greetings", c: 5 }, { label: "reports", c: 2 }]);
   charts.errors = make("errors", "Failed requests, per second", count, [{ label: "failures", c: 5 }]);
 }
 
@@ -31,6 +33,8 @@ function drawCharts() {
   charts.answers(times, series.map(([field]) => by.map(x => x[field])));
   charts.queries(times, [samples.map(x => x.queries)]);
   charts.latency(times, [samples.map(x => x.p50), samples.map(x => x.p99)]);
+  charts.memory(times, [samples.map(x => x.heap || null), samples.map(() => memory.ceiling || null)]);
+  charts.evicted(times, [samples.map(x => x.greetings), samples.map(x => x.reports)]);
   charts.errors(times, [samples.map(x => x.errors)]);
   drawWhy();
 }
@@ -63,6 +67,16 @@ function health(s, x) {
   ];
 }
 
+// drawMemory shows what the process has, and what the guard of all caches leaves in it.
+function drawMemory() {
+  const fact = (label, value, more) => el("div", null, el("dt", null, label), el("dd", null, value, el("small", null, more)));
+  fill(byId("memory"),
+    fact("the process has", bytes(memory.used), `of ${bytes(memory.limit)}, ${percent(memory.used, memory.limit)}`),
+    fact("live heap", bytes(memory.heap), `the guard evicts from ${bytes(memory.ceiling)} on`),
+    fact("reports in memory", count(memory.held), bytes(memory.stored) + " were stored so far"),
+    fact("evicted by the guard", count(memory.reports) + " reports", count(memory.evicted - memory.reports) + " greetings"));
+}
+
 function drawMarks() {
   fill(byId("marks"), marks.slice().reverse().map(m => el("li", m.action ? { value: m.action } : { class: "itself" }, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
 }
@@ -77,6 +91,7 @@ function setSelect(id, value) {
 function draw(s) {
   for (const x of s.samples || []) if (!samples.length || x.at > samples[samples.length - 1].at) samples.push(x);
   samples = samples.slice(-shown);
+  memory = s.memory;
   const had = marks.length;
   for (const m of s.marks || []) if (!marks.length || m.number > marks[marks.length - 1].number) marks.push(m);
   marks = marks.slice(-100);
@@ -84,6 +99,8 @@ function draw(s) {
   if (had !== marks.length) drawMarks();
   for (const b of byId("modes").children) b.setAttribute("aria-pressed", String(b.dataset.do === "mode " + s.mode));
   for (const b of byId("jitters").children) b.setAttribute("aria-pressed", String(b.dataset.do === (s.jitter > 0 ? "jitter on" : "jitter off")));
+  for (const b of byId("fills").children) b.setAttribute("aria-pressed", String(b.dataset.do === (s.filling ? "fill on" : "fill off")));
+  drawMemory();
   broken = s.broken;
   const names = { l2: "L2", bus: "bus", origin: "origin" };
   for (const b of byId("parts").children) {
