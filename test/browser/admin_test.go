@@ -23,6 +23,7 @@ import (
 	"github.com/strata-cache/strata/admin"
 	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/testing/servers"
+	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/browser"
 )
@@ -48,6 +49,11 @@ type stage struct {
 
 func newStage(t *testing.T, o admin.Options) *stage {
 	s := &stage{redis: servers.StartRedis(t)}
+	guard, err := memory.NewGuard(memory.GuardOptions{Limit: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(guard.Close)
 	load := func(ctx context.Context, key string) (int64, error) {
 		strata.Loading(ctx).SetTags("team:" + key[len(key)-1:])
 		if rand.IntN(20) == 0 {
@@ -59,7 +65,7 @@ func newStage(t *testing.T, o admin.Options) *stage {
 		c, err := strata.New(strata.Options[string, int64]{
 			Name: "users", TTL: time.Minute, Loader: load, ShowKeys: true,
 			Stale:  strata.Stale{OnError: time.Hour},
-			Memory: strata.Memory[string, int64]{MaxEntries: 400},
+			Memory: strata.Memory[string, int64]{MaxEntries: 400, Guard: guard},
 			Remote: strata.Remote[string, int64]{Tier: redis.NewTier(s.redis.Client(t)), Bus: redis.NewBus(s.redis.Client(t))},
 		})
 		if err != nil {
@@ -68,7 +74,6 @@ func newStage(t *testing.T, o admin.Options) *stage {
 		t.Cleanup(func() { c.Close(context.Background()) })
 		s.users[i] = c
 	}
-	var err error
 	s.texts, err = strata.New(strata.Options[string, string]{
 		Name: "<b>texts</b>", TTL: time.Minute, ShowKeys: true,
 		Loader: func(_ context.Context, key string) (string, error) { return key, nil },
@@ -153,10 +158,12 @@ func TestPageOfCachesPerformsEveryAction(t *testing.T) {
 func moves(b *browser.Tab) {
 	const picture = "[...document.querySelectorAll('canvas')].map(c => c.toDataURL()).join()"
 	b.WaitText("#chart-answers .legend", "L1 ")
-	b.Wait("document.querySelectorAll('canvas').length === 7 && " + picture)
+	b.Wait("document.querySelectorAll('canvas').length === 8 && " + picture)
 	browser.Eval[bool](b, "window.before = ["+picture+", document.getElementById('facts').textContent], true")
 	b.Wait(picture + " !== before[0] && document.getElementById('facts').textContent !== before[1]")
 	b.WaitText("#facts", "connected")
+	b.WaitText("#facts", "at most, by a limit of 1 GiB")
+	b.WaitText("#chart-heap .legend", "iB")
 	b.WaitText("#badges", "L2")
 	b.WaitText("#settings", "Stale.OnError")
 	b.WaitText("#hot", "user:")

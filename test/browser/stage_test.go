@@ -65,7 +65,7 @@ func TestStagePerformsEveryAction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := chromium.Open(t, url, width, name == "phone")
 			b.WaitText("#state", "live")
-			b.Wait("document.querySelectorAll('canvas').length === 4")
+			b.Wait("document.querySelectorAll('canvas').length === 6")
 			b.WaitText("#seen", "Hello, World")
 			const picture = "[...document.querySelectorAll('canvas')].map(c => c.toDataURL()).join()"
 			browser.Eval[bool](b, "window.before = "+picture+", true")
@@ -73,6 +73,7 @@ func TestStagePerformsEveryAction(t *testing.T) {
 			playsOnParts(b)
 			playsOnValues(b)
 			restarts(b)
+			fillsMemory(b)
 			b.Fits()
 			if name == "phone" {
 				staysInView(t, b)
@@ -143,6 +144,18 @@ func restarts(b *browser.Tab) {
 	b.WaitText("#marks", "restart a cold")
 }
 
+// fillsMemory stores reports until the guard evicts some, and drops them.
+func fillsMemory(b *browser.Tab) {
+	b.WaitText("#memory", "of 256 MiB")
+	b.Click("[data-do='fill on']")
+	marked(b, "fill on", "32 MiB a second")
+	b.Wait("document.querySelector(\"[data-do='fill on']\").getAttribute('aria-pressed') === 'true'")
+	b.Wait("/[1-9]\\S* k? ?reports/.test(document.getElementById('memory').textContent)")
+	b.Wait("/[1-9]/.test(document.querySelectorAll('#chart-evicted .legend b')[1].textContent)")
+	b.Click("[data-do='fill off']")
+	marked(b, "fill off", "The reports are dropped.")
+}
+
 // staysInView breaks L2 and drops a greeting with the longest name: its result is in view.
 func staysInView(t *testing.T, b *browser.Tab) {
 	long := strings.Repeat("W", 100)
@@ -163,8 +176,8 @@ func staysInView(t *testing.T, b *browser.Tab) {
 }
 
 // TestPicturesOfTheGuide plays scripts and takes the pictures that docs/guide/stage.md shows: an
-// outage of L2, the bus and the origin, the restarts of an instance, and everything loaded at once
-// without and with jitter. It needs the flag -shots.
+// outage of L2, the bus and the origin, the restarts of an instance, everything loaded at once
+// without and with jitter, and a memory that is filled. It needs the flag -shots.
 func TestPicturesOfTheGuide(t *testing.T) {
 	if *shots == "" {
 		t.Skip("takes four minutes, and is of use with the flag -shots only")
@@ -173,6 +186,7 @@ func TestPicturesOfTheGuide(t *testing.T) {
 	for script, pictures := range map[string][]picture{
 		"testdata/guide.stage":  {{"mend origin", "stage-outage.png"}, {"rate 501", "stage-restart.png"}},
 		"testdata/jitter.stage": {{"rate 501", "stage-jitter.png"}},
+		"testdata/memory.stage": {{"rate 501", "stage-memory.png"}},
 	} {
 		t.Run(script, func(t *testing.T) {
 			chromium := browser.Start(t)

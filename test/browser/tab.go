@@ -155,13 +155,15 @@ func (b *Tab) WaitText(selector, text string) {
 	}
 }
 
-// Click clicks at the first element that a selector finds, once it is visible. A page that
-// draws a part of itself anew takes the element away now and then: then it is looked for again.
+// Click clicks at the first element that a selector finds, once it is visible and in the middle of the window,
+// where no note that stays at an edge covers it. A page that draws a part of itself anew takes the element away now
+// and then: then it is looked for again.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	for {
+		Eval[bool](b, fmt.Sprintf("(e => { if (e) e.scrollIntoView({ block: 'center', behavior: 'instant' }); return true })(document.querySelector(%q))", selector))
 		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 		if err == nil {
 			return

@@ -64,6 +64,8 @@ export function count(n) {
   return a < 9999.5 ? String(round3(n)) : inUnits(counts, n);
 }
 
+const doubles = Array.from({ length: 50 }, (_, i) => 2 ** i); // steps on an axis of bytes
+
 export function bytes(n) { return Number.isFinite(n) ? inUnits(sizes, n) : "–"; }
 
 export function percent(part, whole) {
@@ -203,7 +205,7 @@ export function chart(host, o) {
       scales: { x: { time: true, range: (_, lo, hi) => [Math.min(lo, hi - (o.least || 0)), hi] }, y: { range: (_, _lo, hi) => [0, hi > 0 ? hi * 1.05 : 1] } },
       axes: [
         { ...axis, space: 74, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
-        { ...axis, size: 58, space: 32, values: (_, ticks) => ticks.map(o.axis || o.format) },
+        { ...axis, size: 58, space: 32, incrs: o.format === bytes ? doubles : undefined, values: (_, ticks) => ticks.map(o.axis || o.format) },
       ],
       series: [{}, ...order.map(k => {
         const c = colour("--c" + o.series[k].c);
