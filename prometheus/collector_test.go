@@ -188,6 +188,7 @@ func TestSeriesOfACacheAreBounded(t *testing.T) {
 	full.Operations = nil
 	usual := full
 	usual.Compressed, usual.StoredRaw = 0, 0 // its Codec does not compress
+	usual.DecodeErrors = 0                   // its L1 keeps values as they are
 	for i, op := range []string{"get", "tags", "acquire", "put", "extend", "renew", "release", "drop", "drop_tags", "drop_all"} {
 		for _, result := range []string{"ok", "error", "timeout", "cancelled"} {
 			o := strata.OperationStats{Operation: op, Result: result}

@@ -6,12 +6,13 @@
 //	go run ./bench/cmd/inproc misses                 loaders, many keys, updates, invalidations
 //	go run ./bench/cmd/inproc article                1 M structs, 10 % and 0.1 % writes, memory
 //	go run ./bench/cmd/inproc hitratio -traces DIR   the share of hits on traces
+//	go run ./bench/cmd/inproc bytes -traces DIR      the same of caches of bytes with the same memory
 //	go run ./bench/cmd/inproc gc                     the collector's time, bytes of an entry
 //	go run ./bench/cmd/inproc storm                  hostile keys and crowds against benign ones
 //
 // With -short each is a quick look of less than half a minute; -rounds and
 // -slice say how much is measured, and -benchstat FILE writes each round as
-// lines that benchstat reads (not of hitratio and gc).
+// lines that benchstat reads (not of hitratio, bytes and gc).
 //
 // # How it is measured
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,24 @@ func TestHitRatioCountsHits(t *testing.T) {
 	if strings.Contains(out, "thrice        2.0") {
 		t.Error("a cache of 20 entries")
 	}
+}
+
+// TestHitBytesCountsHits has the same trace, with values of 300 bytes and more: each cache hits two of three.
+func TestHitBytesCountsHits(t *testing.T) {
+	dir := t.TempDir()
+	out, _ := look(t, inproc.HitBytes, inproc.Options{Traces: dir})
+	has(t, out, "bytes: skipped")
+	var keys []byte
+	for i := range uint64(60_000) {
+		keys = binary.LittleEndian.AppendUint64(keys, i/3)
+	}
+	write(t, filepath.Join(dir, "thrice.u64.gz"), keys)
+	out, _ = look(t, inproc.HitBytes, inproc.Options{Traces: dir})
+	row := regexp.MustCompile(`thrice +1\.\d\d +66\.67 +66\.67 +\d\d\.\d\d +- +66\.67 +66\.67 +66\.67`)
+	if !row.MatchString(out) {
+		t.Error(out)
+	}
+	has(t, out, "encoded ahead")
 }
 
 func TestHitRatioFailsOnBrokenTraces(t *testing.T) {

@@ -29,6 +29,7 @@ func tables() []table {
 		{"misses", 31, inproc.Misses},
 		{"article", 31, inproc.Article},
 		{"hitratio", 1, inproc.HitRatio},
+		{"bytes", 1, inproc.HitBytes},
 		{"gc", 1, inproc.GC},
 		{"forms", 1, inproc.Forms},
 		{"storm", 15, inproc.Storm},
@@ -57,7 +58,7 @@ func run(args []string, out io.Writer) (err error) {
 	f.BoolVar(&o.Short, "short", false, "a quick look: 3 rounds of 10 ms, unless told otherwise, and a tenth of millions")
 	f.IntVar(&o.Rounds, "rounds", 0, fmt.Sprintf("number of interleaved `rounds` (default %d)", t.rounds))
 	f.DurationVar(&o.Slice, "slice", 0, "`time` for each row in each round (default 40ms)")
-	f.StringVar(&o.Traces, "traces", "", "`folder` with traces, files *.u64.gz (hitratio)")
+	f.StringVar(&o.Traces, "traces", "", "`folder` with traces, files *.u64.gz (hitratio, bytes)")
 	f.DurationVar(&o.TTL, "ttl", 0, "`TTL` of caches (mix), 0 for none")
 	stat := f.String("benchstat", "", "`file` for the rounds in the form that benchstat reads")
 	if err := f.Parse(args[1:]); err != nil {

@@ -254,7 +254,7 @@ func mishaps() []Family {
 			func(r *Reading) int64 { return int64(r.CallbackPanics) }),
 		single(Counter, "strata_callbacks_dropped_total", "{event}", "Events, spans and lines of the log that were left out because too many calls of callbacks had not returned.", nil,
 			func(r *Reading) int64 { return int64(r.CallbacksDropped) }),
-		single(Counter, "strata_undecoded_total", "{value}", "Values of an encoded L1 that the Codec could not decode.", nil,
+		single(Counter, "strata_undecoded_total", "{value}", "Values of an encoded L1 that the Codec could not decode.", undecoded,
 			func(r *Reading) int64 { return int64(r.DecodeErrors) }),
 		single(Counter, "strata_mutations_total", "{entry}", "Entries that callers have changed, as far as Memory.DetectMutation has found them.", nil,
 			func(r *Reading) int64 { return int64(r.Mutations) }),

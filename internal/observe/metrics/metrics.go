@@ -160,6 +160,9 @@ func hasBus(r *Reading) bool { return r.Parts.Bus != "" }
 // hasGuard reports whether the cache has a guard with a limit.
 func hasGuard(r *Reading) bool { return r.Guard.Limit > 0 }
 
+// undecoded reports whether an encoded L1 has had a value that could not be decoded.
+func undecoded(r *Reading) bool { return r.DecodeErrors > 0 }
+
 // compresses reports whether the Codec has compressed a value, or left it as it is.
 func compresses(r *Reading) bool { return r.Compressed+r.StoredRaw > 0 }
 
