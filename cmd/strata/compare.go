@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/snapshot"
@@ -20,8 +22,8 @@ type comparison struct {
 	phases  []phase
 	service *hello.Service
 	facts   facts
-	memory  *limited
-	asked   int // the number of URLs that the phase strata has asked for
+	reports *hello.Reports // nil without --memory-limit
+	asked   int            // the number of URLs that the phase strata has asked for
 	beside  *synchrony
 }
 
@@ -134,9 +136,9 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 		// Progress comes once for each step, since afterStart has set both.
 		curve.step(c.service.Stats(), o.Steps)
 	}
-	filled := c.memory.fill(p, o.Duration)
+	peak := c.fill(p)
 	result, err := load.Run(e.ctx, o)
-	memory := filled()
+	memory := peak()
 	if err != nil {
 		return row{}, err
 	}
@@ -180,7 +182,7 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 		[2]string{"", c.conditions()},
 		[2]string{"shared", "requests that joined the load of another"},
 	)
-	f = append(append(f, c.startFacts()...), c.memory.facts(c.phases)...)
+	f = append(append(f, c.startFacts()...), c.fillFacts()...)
 	if err := f.write(w); err != nil {
 		return err
 	}
@@ -212,6 +214,39 @@ func (c *comparison) conditions() string {
 	}
 	return fmt.Sprintf("latency from %s; client and service share %s",
 		from, plural(int64(runtime.GOMAXPROCS(0)), "CPU", "CPUs"))
+}
+
+// mostFill is the most that the phase fill stores in a second: more would take the processors from the service.
+const mostFill = 128 << 20
+
+// fill begins to fill the memory in the phase fill: with twice its limit while the load lasts, or with less if that is
+// more than mostFill a second. peak ends that, and returns what became of the memory.
+func (c *comparison) fill(p phase) (peak func() hello.Memory) {
+	if p != fill {
+		return func() hello.Memory { return hello.Memory{} }
+	}
+	watched := c.reports.Watch()
+	c.reports.Fill(min(mostFill, int64(2*float64(c.reports.Memory().Limit)/c.load.Duration.Seconds())))
+	return func() hello.Memory {
+		m := watched()
+		_ = c.reports.Clear(context.Background()) // they are in this memory alone
+		return m
+	}
+}
+
+// fillFacts explains the phase fill.
+func (c *comparison) fillFacts() facts {
+	if !slices.Contains(c.phases, fill) {
+		return nil
+	}
+	return facts{{string(fill), "the mode strata, while reports of 1 to 64 KiB that nothing reads fill a memory of " + humanize.IBytes(uint64(c.reports.Memory().Limit))}}
+}
+
+// describeFill says what became of the memory.
+func describeFill(m hello.Memory) string {
+	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
+	return fmt.Sprintf("%s: %s of reports were stored; the process had %s of %s at most, and a live heap of %s at most, of which the guard evicts from %s on; it has evicted %s and %s",
+		fill, size(m.Stored), size(m.Used), size(m.Limit), size(m.Heap), size(m.Ceiling), plural(m.Reports, "report", "reports"), plural(m.Evicted-m.Reports, "greeting", "greetings"))
 }
 
 // factor compares the modes strata and none, if no rate has bounded them.

@@ -91,13 +91,16 @@ func (d *demoCommand) Run(e *environment) error {
 		return err
 	}
 	defer sent.close(e)
-	memory, err := openMemory(p.memory)
-	if err != nil {
-		return err
-	}
-	defer memory.close()
+	defer limitMemory(p.memory)()
 	o := d.service(p, db, shared)
-	o.Guard = memory.guard
+	var reports *hello.Reports
+	if p.memory > 0 {
+		if reports, err = hello.NewReports(p.memory); err != nil {
+			return err
+		}
+		defer reports.Close(e.ctx) //nolint:errcheck // its memory ends with the process
+		o.Guard = reports.Guard()
+	}
 	o.Tracer, o.Token = sent.tracer(), page.NewToken()
 	if d.Serve {
 		o.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
@@ -119,7 +122,7 @@ func (d *demoCommand) Run(e *environment) error {
 	}
 	defer listener.Close()
 	c := d.comparison(p, listener.Addr())
-	c.memory = memory
+	c.reports = reports
 	c.service, c.token, c.facts = service, o.Token, append(d.facts(db), shared.facts()...)
 	return d.serve(e, listener, service, c)
 }

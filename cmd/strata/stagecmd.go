@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
@@ -29,6 +32,33 @@ type stageFlags struct {
 	Memory string `name:"memory-limit" help:"Memory of the process, such as 256MiB: GOMEMLIMIT, and the limit of a guard that evicts while the heap is too large. The mode fill needs it; the default of the stage is 256MiB." placeholder:"SIZE"`
 	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`
 	Script string `help:"Replay actions from a file on that stage, and print a line each second; with --ui on its page, too." placeholder:"FILE" type:"existingfile"`
+}
+
+// leastMemory is what the demo needs without its caches.
+const leastMemory = 64 << 20
+
+// memoryLimit parses --memory-limit. usual is the limit without the flag.
+func (f *stageFlags) memoryLimit(usual int64) (int64, error) {
+	if f.Memory == "" {
+		return usual, nil
+	}
+	n, err := humanize.ParseBytes(f.Memory)
+	if err != nil || n > 1<<50 {
+		return 0, fmt.Errorf("--memory-limit: %q is no size such as 256MiB", f.Memory)
+	}
+	if n < leastMemory {
+		return 0, fmt.Errorf("--memory-limit: %s are less than %s", humanize.IBytes(n), humanize.IBytes(leastMemory))
+	}
+	return int64(n), nil
+}
+
+// limitMemory sets the limit of the memory of the process for the collector, unless it is 0. The limit ends with undo.
+func limitMemory(limit int64) (undo func()) {
+	if limit == 0 {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(limit)
+	return func() { debug.SetMemoryLimit(before) }
 }
 
 // runStage is `strata demo` with --ui or --script.

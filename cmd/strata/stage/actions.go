@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/internal/observe/histogram"
 )
@@ -17,6 +19,9 @@ const (
 	maxOriginLatency = 5 * time.Second
 	// within is the time for an action that waits.
 	within = 10 * time.Second
+	// fillRate is how many bytes of reports the action fill stores in a second: the limit of
+	// DefaultMemoryLimit in eight seconds.
+	fillRate = 32 << 20
 	// maxAction is the length of an action as text, in bytes.
 	maxAction = 200
 )
@@ -227,6 +232,20 @@ func (s *Stage) restart(ctx context.Context, args []string) (string, error) {
 		return "Instance " + name + " has restarted with an empty memory.", nil
 	}
 	return fmt.Sprintf("Instance %s has restarted with %d greetings, by %s, in %v.", name, r.Warm(), args[1], histogram.Round(r.Took)), nil
+}
+
+// changeFill fills the memory with reports, or drops them.
+func (s *Stage) changeFill(ctx context.Context, args []string) (string, error) {
+	if args[0] == "on" {
+		s.reports.Fill(fillRate)
+		return fmt.Sprintf("Reports are stored, %s a second, and nothing reads them. Greetings and reports have one guard.", humanize.IBytes(fillRate)), nil
+	}
+	m := s.reports.Memory()
+	if err := s.reports.Clear(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("The reports are dropped. %s of them were stored so far, and the guard has evicted %d reports and %d greetings.",
+		humanize.IBytes(uint64(m.Stored)), m.Reports, m.Evicted-m.Reports), nil
 }
 
 func (s *Stage) changeRate(_ context.Context, args []string) (string, error) {

@@ -8,7 +8,6 @@
 //	sample.go    numbers of each second, marks of actions, the watched greeting
 //	proxy.go     connections that can be cut
 //	origin.go    the origin that can be slow or broken
-//	fill.go      the memory, its guard, and reports that fill it
 //	script.go    scripts
 //	page.go      the page
 package stage

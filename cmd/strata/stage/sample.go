@@ -167,7 +167,7 @@ func (s *Stage) sample() {
 	s.last = now
 	queries := s.origin.queries.Load()
 	x.Queries, s.queries = queries-s.queries, queries
-	memory := s.filler.reports.Memory()
+	memory := s.reports.Memory()
 	x.Heap, x.Reports = memory.Heap, memory.Reports-s.memory.Reports
 	x.Greetings = memory.Evicted - s.memory.Evicted - x.Reports
 	s.memory = memory
@@ -182,7 +182,7 @@ func (s *Stage) State(ctx context.Context, after int64) State {
 	st := State{
 		At: time.Now().UnixMilli(), Mode: s.instances[0].Mode(), Rate: s.load.rate.Load(), Latency: s.origin.latency.Load(), Jitter: s.jitter(),
 		Broken:  map[string]bool{"l2": s.l2.isBroken(), "bus": s.bus.isBroken(), "origin": s.origin.broken.Load()},
-		Watched: key.Name, Memory: s.filler.reports.Memory(), Filling: s.filler.fills(),
+		Watched: key.Name, Memory: s.reports.Memory(), Filling: s.reports.Fills(),
 	}
 	for i, service := range s.instances {
 		g := service.Look(ctx, key)

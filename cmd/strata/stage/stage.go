@@ -59,7 +59,7 @@ type Stage struct {
 	clients   []*redis.Client
 	instances []*hello.Service
 	load      *generator
-	filler    filler
+	reports   *hello.Reports
 
 	end  context.CancelFunc
 	runs sync.WaitGroup
@@ -90,7 +90,7 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 	if err := s.open(ctx); err != nil {
 		return s, err
 	}
-	if err := s.filler.open(o.MemoryLimit); err != nil {
+	if s.reports, err = hello.NewReports(o.MemoryLimit); err != nil {
 		return s, err
 	}
 	if err := s.openInstances(); err != nil {
@@ -140,7 +140,7 @@ func (s *Stage) openInstances() error {
 			return err
 		}
 		s.clients = append(s.clients, bus)
-		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Guard: s.filler.guard, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer, Token: s.o.Token})
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Guard: s.reports.Guard(), Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer, Token: s.o.Token})
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Stage) Close() error {
 	for _, i := range s.instances {
 		_ = i.Close(ctx) // drops that a broken L2 has not confirmed are lost
 	}
-	errs = append(errs, s.filler.close(ctx))
+	errs = append(errs, s.reports.Close(ctx))
 	for _, c := range s.clients {
 		errs = append(errs, c.Close())
 	}
@@ -182,7 +182,7 @@ func (s *Stage) Close() error {
 func (s *Stage) Facts() (origin, l2 string) { return s.db.String(), s.store.name }
 
 // Reports is the cache that the action fill fills.
-func (s *Stage) Reports() *hello.Reports { return s.filler.reports }
+func (s *Stage) Reports() *hello.Reports { return s.reports }
 
 // Instances are the services of the stage, in the order of their names.
 func (s *Stage) Instances() (names []string, services []*hello.Service) {

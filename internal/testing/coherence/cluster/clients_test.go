@@ -216,6 +216,7 @@ func (m *member) verifyDrop(err error, name string, began checker.Time) {
 // read reads key, with a Loader or without.
 func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Final: final}
+	defer m.asks(key, r.Call)()
 	var value string
 	var ok bool
 	var err error

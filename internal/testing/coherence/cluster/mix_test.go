@@ -99,6 +99,7 @@ func (m *member) setNotFound(ctx context.Context, d *dice, key string, think fun
 // asked while a drop of the key is pending.
 func (m *member) readPast(ctx context.Context, key string) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Past: true}
+	defer m.asks(key, r.Call)()
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), skipKey{}, true)
 	pending := m.cache.Stats().Pending
 	value, err := m.cache.GetOrLoad(ctx, key, nil, strata.SkipRead())
@@ -113,6 +114,7 @@ func (m *member) readPast(ctx context.Context, key string) {
 // readOnly reads key without a load. It takes stale values, too.
 func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOption) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
+	defer m.asks(key, r.Call)()
 	var info strata.Info
 	before := m.cache.Stats()
 	value, ok := m.cache.Get(ctx, key, append(opts, strata.ReadInfo(&info))...)
@@ -129,6 +131,7 @@ func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOp
 // other tier may have the value. The other tier may not get the loaded value.
 func (m *member) passTier(ctx context.Context, key string, past strata.CallOption) {
 	r := checker.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
+	defer m.asks(key, r.Call)()
 	var info strata.Info
 	before := m.cache.Stats()
 	value, err := m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, past, strata.ReadInfo(&info))
@@ -147,6 +150,9 @@ func (m *member) passTier(ctx context.Context, key string, past strata.CallOptio
 func (m *member) readMany(ctx context.Context, d *dice) {
 	r := checker.Read{Instance: m.id, Call: m.s.rec.Now()}
 	keys := m.s.o.keys[:1+d.intn(len(m.s.o.keys))]
+	for _, key := range keys {
+		defer m.asks(key, r.Call)()
+	}
 	before := m.cache.Stats()
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), manyKey{}, true)
 	values, err := m.cache.GetMany(ctx, keys, m.loadMany)
@@ -281,7 +287,7 @@ func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string
 	found := map[string]string{}
 	loads, owns := map[string]checker.Load{}, map[string]simOwn{}
 	for _, key := range m.s.o.keys {
-		l := checker.Load{Instance: m.id, Key: key, Since: since, Call: m.s.rec.Now()}
+		l := checker.Load{Instance: m.id, Key: key, Since: m.askedFor(key, since), Call: m.s.rec.Now()}
 		version, lags, done := m.replica(key)
 		defer done()
 		l.Version, l.OK = version, !lags

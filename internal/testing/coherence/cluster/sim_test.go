@@ -181,6 +181,8 @@ type member struct {
 	// failed is when loads of a key have failed, guarded by mu.
 	mu     sync.Mutex
 	failed map[string][]checker.Time
+	// asked is when reads of a key were called that have not returned, guarded by mu.
+	asked map[string][]checker.Time
 	// expired are the calls on this instance that expired one key.
 	expired map[string][]checker.Fence
 }
@@ -259,7 +261,7 @@ func (s *sim) memoryOf(id int) strata.Memory[string, string] {
 
 // join makes an instance.
 func (s *sim) join(id int) {
-	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]checker.Time{}}
+	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]checker.Time{}, asked: map[string][]checker.Time{}}
 	m.own, m.expired = newDice(s.seed, uint64(12_100+id)), map[string][]checker.Fence{}
 	s.members[id] = m
 	m.tier = newSimTier(s, id)
@@ -575,6 +577,31 @@ func (m *member) fail(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed[key] = append(m.failed[key], m.s.rec.Now())
+}
+
+// asks notes that a read of key was called, until it returns.
+func (m *member) asks(key string, at checker.Time) (returned func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked[key] = append(m.asked[key], at)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		all := m.asked[key]
+		i := slices.Index(all, at)
+		m.asked[key] = slices.Delete(all, i, i+1)
+	}
+}
+
+// askedFor is when a load of key was asked for, whose context says since. A load that is gathered with others
+// has the context of one of them: then it is the time of the first read that waits.
+func (m *member) askedFor(key string, since checker.Time) checker.Time {
+	if m.s.o.gathers == 0 {
+		return since
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Min(append(m.asked[key], since))
 }
 
 // failedSince reports whether a load of key has failed since a time: an expired
