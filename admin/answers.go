@@ -9,7 +9,6 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin/api"
 	"github.com/strata-cache/strata/internal/observe/page"
-	"github.com/strata-cache/strata/memory"
 )
 
 // maxName is the length of a name of a cache in a query.
@@ -173,7 +172,7 @@ func numbersOf(s *strata.Stats, recent durations) api.Numbers {
 			CallbacksLate: s.CallbacksLate, CallbacksDropped: s.CallbacksDropped,
 			Off: s.Off, TuneRefused: s.TuneRefused,
 		},
-		Guard: guardOf(&s.Guard),
+		Guard: guardOf(s),
 		Remote: api.Remote{
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, TimedOut: s.L2.TimedOut, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
 			EncodeErrors: s.EncodeErrors, Compression: api.Compression{Compressed: s.Compressed, Raw: s.StoredRaw},
@@ -188,13 +187,13 @@ func numbersOf(s *strata.Stats, recent durations) api.Numbers {
 	}
 }
 
-// guardOf returns the numbers of a guard; nil if it has no limit.
-func guardOf(g *memory.GuardStats) *api.Guard {
+// guardOf returns the numbers of the guard of a cache; nil without one that has a limit.
+func guardOf(s *strata.Stats) *api.Guard {
+	g := &s.Guard
 	if g.Limit == 0 {
 		return nil
 	}
 	return &api.Guard{
-		Limit: g.Limit, Source: g.Source, Ceiling: g.Ceiling, Heap: g.Heap, Evicted: g.Evicted, EvictedBytes: g.EvictedBytes,
-		Episodes: g.Episodes, Active: g.Active, Exhausted: g.Exhausted,
+		Limit: g.Limit, Source: g.Source, Ceiling: g.Ceiling, Heap: g.Heap, Evicted: g.Evicted, Active: g.Active, Exhausted: g.Exhausted,
 	}
 }

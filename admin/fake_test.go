@@ -262,7 +262,7 @@ func TestDetailHasEverything(t *testing.T) {
 		},
 		stats: strata.Stats{
 			Reads: 100, L1: strata.TierStats{Hits: 90, Misses: 10}, Saved: time.Hour, OriginFailing: time.Minute, OriginSlow: time.Second, Entries: 12, MaxEntries: 20, Connected: true,
-			Guard:      memory.GuardStats{Limit: 256 << 20, Source: "cgroup", Ceiling: 130 << 20, Heap: 120 << 20, Evicted: 7, EvictedBytes: 7000, Episodes: 2, Active: true, Exhausted: true},
+			Guard:      memory.GuardStats{Limit: 256 << 20, Source: "cgroup", Ceiling: 130 << 20, Heap: 120 << 20, Evicted: 7, Active: true, Exhausted: true},
 			BusSilence: time.Second, Pending: 3, BreakerOpen: true, BreakerChanges: 5,
 			Operations: []strata.OperationStats{{Operation: "put", Result: "ok"}, {Operation: "get", Result: "ok"}},
 		},
@@ -292,7 +292,7 @@ func TestDetailHasEverything(t *testing.T) {
 		!n.Bus.Connected || n.Bus.Silence != time.Second || n.Bus.Pending != 3 || n.Bus.EchoP99 == 0 || !n.Remote.BreakerOpen || n.Remote.BreakerChanges != 5 || n.Remote.P99 == 0 {
 		t.Errorf("numbers %+v", n)
 	}
-	if want := (api.Guard{Limit: 256 << 20, Source: "cgroup", Ceiling: 130 << 20, Heap: 120 << 20, Evicted: 7, EvictedBytes: 7000, Episodes: 2, Active: true, Exhausted: true}); n.Guard == nil || *n.Guard != want {
+	if want := (api.Guard{Limit: 256 << 20, Source: "cgroup", Ceiling: 130 << 20, Heap: 120 << 20, Evicted: 7, Active: true, Exhausted: true}); n.Guard == nil || *n.Guard != want {
 		t.Errorf("guard %+v", n.Guard)
 	}
 	f.with(func(f *fake) { f.stats.Guard = memory.GuardStats{Ceiling: 1} })

@@ -175,13 +175,11 @@ type Guard struct {
 	Source  string `json:"source"`  // of the limit: "Limit", "GOMEMLIMIT" or "cgroup"
 	Ceiling int64  `json:"ceiling"` // the live heap from which the guard evicts, in bytes
 	Heap    int64  `json:"heap"`    // the live heap at the last look, in bytes
-	// Evicted counts entries that the guard has evicted, EvictedBytes their bytes, by an estimate. Episodes
-	// counts the times at which the heap has become too large.
-	Evicted      uint64 `json:"evicted"`
-	EvictedBytes uint64 `json:"evictedBytes"`
-	Episodes     uint64 `json:"episodes"`
-	Active       bool   `json:"active"`    // an episode is on
-	Exhausted    bool   `json:"exhausted"` // the heap is too large, and nothing is left that the guard may evict
+	Evicted uint64 `json:"evicted"` // entries, by the guard
+	// Active says that the heap was too large in the last minute, Exhausted that it is, and that nothing is left
+	// that the guard may evict.
+	Active    bool `json:"active"`
+	Exhausted bool `json:"exhausted"`
 }
 
 // Remote is about L2. P99 is the 99th percentile of the time of recent reads, as in Loads. Of

@@ -161,7 +161,7 @@ function drawFacts(d) {
     n.memory.maxWeight > 0 ? fact("weight", count(n.memory.weight), limit(n.memory.weight, n.memory.maxWeight)) : null,
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
     n.guard ? fact("live heap", bytes(n.guard.heap), `${bytes(n.guard.ceiling)} at most, ${limits[n.guard.source] || n.guard.source} ${bytes(n.guard.limit)}`) : null,
-    n.guard ? fact("evicted by the guard", count(n.guard.evicted), n.guard.exhausted ? "nothing is left to evict" : n.guard.active ? "the heap was too large in the last minute" : counted(n.guard.episodes, "episode")) : null,
+    n.guard ? fact("evicted by the guard", count(n.guard.evicted), n.guard.exhausted ? "nothing is left to evict" : n.guard.active ? "the heap was too large in the last minute" : "the heap is small enough") : null,
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
     fact("negative answers", count(n.reads.negative), "from L1: not found a while ago"),
     d.info.l2 ? fact("waits for other loads", count(n.remote.leaseWaits), count(n.remote.leaseWins) + " got their answer") : null,

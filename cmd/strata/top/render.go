@@ -257,7 +257,7 @@ func (m *model) drawNumbers() (all []line) {
 	}
 	all = append(all, m.facts("memory", memory...)...)
 	if g := n.Guard; g != nil {
-		guard := []string{"live heap " + size(float64(g.Heap)) + " of at most " + size(float64(g.Ceiling)), g.Source + " " + size(float64(g.Limit)), u(g.Evicted) + " evicted in " + counted(float64(g.Episodes), "episode", "episodes")}
+		guard := []string{"live heap " + size(float64(g.Heap)) + " of at most " + size(float64(g.Ceiling)), g.Source + " " + size(float64(g.Limit)), u(g.Evicted) + " evicted"}
 		all = append(all, m.facts("guard", guard...)...)
 	}
 	if d.Info.L2 != "" {

@@ -31,7 +31,7 @@ func troubled() api.Summary {
 	n := &s.Numbers
 	n.Memory.Off, n.Remote.StoringStopped = true, false
 	n.Memory = api.Memory{Off: true, Entries: 1 << 40, MaxEntries: 1 << 41, Evicted: math.MaxUint64, EvictionAgeP50: 4096 * time.Hour}
-	n.Guard = &api.Guard{Limit: math.MaxInt64, Source: "GOMEMLIMIT", Ceiling: 1<<40 - 1, Heap: 1023<<20 + 1<<19, Evicted: math.MaxUint64, Episodes: 1, Exhausted: true}
+	n.Guard = &api.Guard{Limit: math.MaxInt64, Source: "GOMEMLIMIT", Ceiling: 1<<40 - 1, Heap: 1023<<20 + 1<<19, Evicted: math.MaxUint64, Exhausted: true}
 	n.Loads = api.Loads{OK: math.MaxUint64, Compared: api.Compared{Changed: 1 << 60, Unchanged: 1 << 60}, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
 	n.Reads = api.Reads{Total: math.MaxUint64, L1: 999_999, Negative: 99_950, Stale: 99_999, Joined: 9_999}
 	n.Remote = api.Remote{
@@ -151,7 +151,7 @@ func TestDetailIsNotCut(t *testing.T) {
 		all += m.draw()
 		for _, want := range []string{
 			"18.4E in all, 1M from L1, 100k negative, 100k stale, 9999 joined a load", "18.4E ok, 123M not found, 100k failed, 9999 running, 25 % with another value than before",
-			"live heap 1 GiB of at most 1024 GiB, GOMEMLIMIT 8589934592 GiB, 18.4E evicted in 1 episode",
+			"live heap 1 GiB of at most 1024 GiB, GOMEMLIMIT 8589934592 GiB, 18.4E evicted",
 			"p50 at most 7.81 min, p99 at most 52.1 d in the last minutes, no end saved in all", "1.1T entries, 50 % full, 18.4E evicted, at an age of 171 d",
 			"1G hits, 1M misses, 1 error, 1 time-out of them, p99 at most 1 s, breaker is closed, 100k waits for other loads, 9999 won", "silent for 7.81 min, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending", "123k unreadable messages",
 			"END", "LAST (tuned)", "▁▁", "▇█", "reads/s, at most 59", "bus is silent for 7.81 min", "00c0ffee",

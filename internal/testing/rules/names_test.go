@@ -17,7 +17,7 @@ import (
 var maxNames = map[string]int{ // read-only
 	".":               356,
 	"admin":           14,
-	"admin/api":       221,
+	"admin/api":       231,
 	"codec":           47,
 	"codec/compact":   2,
 	"codec/flate":     1,
