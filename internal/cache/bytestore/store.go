@@ -95,7 +95,7 @@ func (c *Store) AppendGet(dst, key []byte) ([]byte, bool) {
 		s.misses.Add(1)
 		return dst, false
 	}
-	if c.over(&e, c.now()) {
+	if c.ended(&e) {
 		s.mu.RUnlock()
 		s.misses.Add(1)
 		c.expire(hash, key)
@@ -113,7 +113,7 @@ func (c *Store) expire(hash uint64, key []byte) {
 	s := c.shard(hash)
 	s.lock()
 	defer s.mu.Unlock()
-	if i, e := s.find(hash, key); i >= 0 && c.over(&e, c.now()) {
+	if i, e := s.find(hash, key); i >= 0 && c.ended(&e) {
 		c.left(&e, true)
 		s.index.remove(i)
 		s.expired++

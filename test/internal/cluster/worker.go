@@ -171,6 +171,9 @@ func newWorker(c Config) (w *worker, err error) {
 	if c.Instance%2 == 1 {
 		o.Memory.MaxEntries *= 2 // so that there is room for entries of snapshots
 	}
+	if c.Instance%4 == 2 {
+		o.Memory.MaxEntries, o.Memory.MaxWeight, o.Memory.Encoded = 0, 1<<20, true
+	}
 	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
 	o.Remote.Timeout, o.Memory.TTL = c.Timeout, c.Memory
 	// By default readers get stale values for a while after ExpireAll. The judge
