@@ -3,6 +3,7 @@ package loads_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -160,5 +161,76 @@ func TestEntriesThatTheGuardEvictsComeBackFromL2(t *testing.T) {
 	}
 	if n := c.Stats().L2.Hits - before; n < 500 {
 		t.Errorf("%d of 1000 came from L2", n)
+	}
+}
+
+// TestOneGuardOverCachesOfAllFormsTakesFromTheColdOnes gives one guard to a cache that is read, to one that is filled,
+// and to two that nothing uses any more.
+func TestOneGuardOverCachesOfAllFormsTakesFromTheColdOnes(t *testing.T) {
+	const hotKeys, coldKeys = 2000, 6000
+	hot := newGuarded(t)
+	g, value := hot.guard, make([]byte, 1<<10)
+	cold, err := memory.New(memory.Options[int, []byte]{MaxEntries: 1 << 30, Guard: g})
+	lab.Must(t, err)
+	defer cold.Close()
+	coded, err := memory.NewByteCache(1 << 30)
+	lab.Must(t, err)
+	coded.SetGuard(g)
+	filled, _ := encodedCache(t, func(o *strata.Options[int, []byte]) { o.Memory.MaxWeight, o.Memory.Guard = 1<<30, g })
+	for key := range hotKeys {
+		lab.Must(t, hot.Set(t.Context(), key, bytes.Clone(value)))
+	}
+	for key := range coldKeys {
+		cold.Set(key, bytes.Clone(value))
+		coded.Set(binary.AppendUvarint(nil, uint64(key)), value)
+	}
+	bytesBefore := coded.Bytes()
+	key := 0
+	for ; key < 400<<10 && g.Stats().Evicted < 60_000; key++ {
+		lab.Must(t, filled.Set(t.Context(), key, value))
+		filled.Get(t.Context(), key) // of two caches that nothing reads the larger one pays
+		for read := range 4 {
+			hot.Get(t.Context(), (4*key+read)%hotKeys)
+		}
+	}
+	if s := g.Stats(); s.Evicted < 60_000 || s.Limit != 64<<20 {
+		t.Fatalf("%d KiB are stored in a process of 64 MiB: %+v", key, s)
+	}
+	if n := hot.Len(); n < hotKeys*9/10 {
+		t.Errorf("%d of %d entries are left of the cache that is read", n, hotKeys)
+	}
+	if n := cold.Len(); n > coldKeys/2 {
+		t.Errorf("%d of %d entries are left of a cache that nothing reads", n, coldKeys)
+	}
+	if n := coded.Bytes(); n > bytesBefore/2 {
+		t.Errorf("%d of %d bytes are left of a byte cache that nothing reads", n, bytesBefore)
+	}
+	if v, ok := filled.Get(t.Context(), key-1); !ok || len(v) != len(value) {
+		t.Errorf("the last value has %d bytes, %v", len(v), ok)
+	}
+}
+
+// TestCacheIsTurnedOffWhileItsGuardEvicts does so in the middle of a fill, again and again.
+func TestCacheIsTurnedOffWhileItsGuardEvicts(t *testing.T) {
+	c := newGuarded(t)
+	c.fill(t)
+	for n := range 20 {
+		lab.Must(t, c.Tune(strata.Tuning{Off: new(true)}))
+		lab.Must(t, c.Set(t.Context(), -1-n, make([]byte, 1<<10)))
+		if _, ok := c.Get(t.Context(), -1-n); ok || c.Len() != 0 {
+			t.Fatalf("%d entries in a cache that is off", c.Len())
+		}
+		lab.Must(t, c.Tune(strata.Tuning{Off: new(false)}))
+		for key := range 2000 {
+			lab.Must(t, c.Set(t.Context(), key, make([]byte, 1<<10)))
+		}
+	}
+	begun := c.guard.Stats().Evicted
+	c.fill(t)
+	if v, ok := c.Get(t.Context(), 1_000_000); ok && len(v) != 1<<10 {
+		t.Errorf("a value of %d bytes", len(v))
+	}
+	if c.guard.Stats().Evicted <= begun {
+		t.Error("the guard evicts nothing any more")
 	}
 }
