@@ -3,6 +3,7 @@ package l1
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -101,6 +102,34 @@ func TestCacheWithoutItsGuardIsAsBefore(t *testing.T) {
 	w.Settle()
 	if c.rest.guarded.Load() || c.owes() != (change{}) || c.Len() != 1000 {
 		t.Errorf("without a guard %+v is owed, and %d of 1000 entries are left", c.owes(), c.Len())
+	}
+}
+
+// TestEvictionsEndWhenTheGuardLeaves lets the guard leave in the middle of a slice, many times.
+func TestEvictionsEndWhenTheGuardLeaves(t *testing.T) {
+	const entries, rounds = 20_000, 30
+	uncounted := 0
+	for range rounds {
+		c := New(Config[int, int]{MaxEntries: 100_000})
+		for i := range entries {
+			c.Set(NewEntry(c, i, i, Forever), 1)
+		}
+		w := WardOf(c)
+		w.Owe(entries)
+		var settling sync.WaitGroup
+		settling.Go(w.Settle)
+		for shed := int64(0); shed < 100; shed, _ = w.Shed() {
+			runtime.Gosched()
+		}
+		w.Guarded(nil)
+		settling.Wait()
+		shed, _ := w.Shed()
+		uncounted += entries - c.Len() - int(shed)
+		c.Close()
+	}
+	// The entry that is being evicted when the guard leaves may be counted, or not. A slice has 256.
+	if uncounted < 0 || uncounted > rounds {
+		t.Errorf("%d entries were evicted after the guard had left, %d times", uncounted, rounds)
 	}
 }
 
