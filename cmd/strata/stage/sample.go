@@ -169,7 +169,7 @@ func (s *Stage) sample() {
 	x.Queries, s.queries = queries-s.queries, queries
 	memory := s.reports.Memory()
 	x.Heap, x.Reports = memory.Heap, memory.Reports-s.memory.Reports
-	x.Greetings = memory.Evicted - s.memory.Evicted - x.Reports
+	x.Greetings = max(0, memory.Evicted-s.memory.Evicted-x.Reports) // the counts are read one after the other
 	s.memory = memory
 	s.samples = append(s.samples, x)
 	s.samples = s.samples[max(0, len(s.samples)-kept):]
