@@ -98,7 +98,7 @@ func (d *demoCommand) Run(e *environment) error {
 		if reports, err = hello.NewReports(p.memory); err != nil {
 			return err
 		}
-		defer reports.Close(e.ctx) //nolint:errcheck // its memory ends with the process
+		defer reports.Close(e.ctx)
 		o.Guard = reports.Guard()
 	}
 	o.Tracer, o.Token = sent.tracer(), page.NewToken()

@@ -298,7 +298,7 @@ func TestDemoFillsTheMemory(t *testing.T) {
 		t.Fatalf("nothing is told of the memory:\n%s", stdout)
 	}
 	if n, _ := strconv.ParseFloat(m[1], 64); n < 4 {
-		t.Errorf("%d MiB are stored in a second:\n%s", n, stdout)
+		t.Errorf("%v MiB are stored in a second:\n%s", n, stdout)
 	}
 	if after := debug.SetMemoryLimit(-1); after != before {
 		t.Errorf("GOMEMLIMIT is %d after the demo, and was %d", after, before)

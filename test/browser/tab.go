@@ -163,7 +163,7 @@ func (b *Tab) Click(selector string) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	for {
-		Eval[bool](b, fmt.Sprintf("(e => { if (e) e.scrollIntoView({ block: 'center', behavior: 'instant' }); return true })(document.querySelector(%q))", selector))
+		Eval[bool](b, fmt.Sprintf("(e => { if (e) e.scrollIntoView({ block: 'center' }); return true })(document.querySelector(%q))", selector))
 		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 		if err == nil {
 			return

@@ -164,7 +164,7 @@ func TestGuardKeepsGreetingsWhileReportsFillTheMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // the test is about memory
+	defer s.Close()
 	until(t, s, "greetings in memory", func(st State) bool { return st.Instances[0].Entries > 0 && len(st.Samples) > 0 })
 	do(t, s, "fill on")
 	do(t, s, "fill on")
