@@ -181,6 +181,66 @@ func TestUnpaidDebtIsNotDoubled(t *testing.T) {
 	})
 }
 
+// fill fills a cache up to the ceiling of 70 MiB within a few collections, and on. It fails the test if the heap does
+// not stay below the ceiling, or falls far below. also is called before each of these collections.
+func (h *heap) fill(t *testing.T, c *fake, also func()) {
+	t.Helper()
+	for n := int64(40); n <= 640; n *= 2 {
+		also()
+		c.change(n, 0)
+		h.collect(h.size())
+	}
+	least, most := int64(math.MaxInt64), int64(0) // the ceiling is reached within 250 stores
+	for n := range 1000 {
+		c.change(10, 0)
+		time.Sleep(interval)
+		c.poke()
+		synctest.Wait()
+		if most = max(most, h.size()); n > 250 {
+			least = min(least, h.size())
+		}
+		if n%100 == 99 {
+			h.collect(h.size())
+		}
+	}
+	if c.shed == 0 || most > 75*mib || least < 55*mib {
+		t.Errorf("the heap was from %d to %d MiB, the ceiling is %d MiB; %d were evicted", least/mib, most/mib, h.stats.Ceiling/mib, c.shed)
+	}
+}
+
+// TestCacheThatFillsBesideAnotherIsLearnedInTime has a cache with small entries, from whose sizes the first guess at others
+// comes, and one with entries a thousand times as large.
+func TestCacheThatFillsBesideAnotherIsLearnedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		little, large := &fake{size: 30}, &fake{size: 32 << 10}
+		h := newHeap(100*mib, little, large)
+		for range 6 {
+			little.change(3000, 100)
+			h.collect(h.size())
+		}
+		h.fill(t, large, func() { little.change(400, 100) })
+		if size := h.living()[0].size; little.shed > 0 || size < 15 || size > 60 {
+			t.Errorf("%d entries of the cache that is read were evicted; one has %v bytes", little.shed, size)
+		}
+	})
+}
+
+// TestSizesFollowWhatACacheIsFilledWith has a cache that gets large entries after it had small ones.
+func TestSizesFollowWhatACacheIsFilledWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fake{size: 100}
+		h := newHeap(100*mib, c)
+		for range 6 {
+			c.change(500, 100)
+			h.collect(h.size())
+		}
+		c.change(-3000, 0)
+		c.size = 32 << 10
+		h.collect(h.size())
+		h.fill(t, c, func() {})
+	})
+}
+
 // TestColdCachePays has a cache that is read and one that is not, with units of different kinds.
 func TestColdCachePays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -109,6 +109,9 @@ func (m *member) unpaid() int64 { return max(0, m.owed-(m.shed-m.shedBefore)) }
 // between the two corrects the sizes, each by its part of the change: a step of the method of
 // Kaczmarz (1937), for factors in place of sizes, since units may be anything.
 func learn(all []*member, grown int64) (done bool) {
+	if meet(all, grown) {
+		return true
+	}
 	rest, squares := float64(grown), 0.0
 	for _, m := range all {
 		x := m.change()
@@ -126,13 +129,37 @@ func learn(all []*member, grown int64) (done bool) {
 		}
 		f := 1 + rest*m.change()/squares
 		if m.known {
-			f = max(1.0/step, min(step, f))
+			f = max(1.0/step, min(m.mostStep(), f))
 		}
 		if m.known = m.known || f > 0; m.known {
 			m.size = max(least, m.size*f)
 		}
 	}
 	return true
+}
+
+// meet gives sizes to the units of caches that are not known yet, if others are: what those do not explain. By their
+// share of the change they would get nearly nothing, since nothing is known of them, and the others too much.
+func meet(all []*member, grown int64) (met bool) {
+	rest, units, known := float64(grown), 0.0, false
+	for _, m := range all {
+		switch {
+		case m.known || m.exact:
+			rest -= m.change()
+			known = known || m.known
+		case m.tells():
+			units += float64(m.middle - m.learned)
+		}
+	}
+	if !known || !(rest/units > 0) { // true for NaN
+		return false
+	}
+	for _, m := range all {
+		if !m.known && m.tells() {
+			m.size, m.known, met = max(least, rest/units), true, true
+		}
+	}
+	return met
 }
 
 // guess gives sizes to the units of caches that are not known yet: together they have what the others leave of the
@@ -212,6 +239,15 @@ func owe(all []*member, want float64) (bytes float64) {
 		}
 	}
 	return bytes
+}
+
+// mostStep is the largest factor by which a collection corrects the size of a unit. A cache that has doubled since the last
+// time tells as much about its units as all that was known before.
+func (m *member) mostStep() float64 {
+	if d := m.middle - m.learned; d > 0 && d >= m.units/2 {
+		return math.Inf(1)
+	}
+	return step
 }
 
 // give takes so many bytes off what is left of a cache, at most, but at least a unit, and returns their number.
