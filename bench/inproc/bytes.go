@@ -32,7 +32,7 @@ import (
 // sizes gets.
 const leastRoom, largestValue = 256 << 10, 60_000
 
-// byteStore is a cache of bytes that is open. get appends what it finds to dst.
+// byteStore is a cache of bytes that is open. get appends the value to dst.
 type byteStore struct {
 	get   func(dst, key []byte) (value []byte, ok bool)
 	set   func(key, value []byte)
@@ -73,7 +73,7 @@ func openEncoded(room int64) (s byteStore, err error) {
 	ctx := context.Background()
 	return byteStore{
 		get:   func(_, key []byte) ([]byte, bool) { return c.Get(ctx, string(key)) },
-		set:   func(key, value []byte) { _ = c.Set(ctx, string(key), value) }, // what is too large is not stored
+		set:   func(key, value []byte) { _ = c.Set(ctx, string(key), value) }, // a value that is too large is not stored
 		close: func() { _ = c.Close(ctx) },
 	}, err
 }

@@ -80,7 +80,7 @@ type row struct {
 	// of requests that hit L1 in each step of the load, in percent.
 	start snapshot.Report
 	hits  []float64
-	// memory is of the phase fill: the most that the process had at once, and what the guard did.
+	// memory is of the phase fill: the most that the process had at once, and the evictions of the guard.
 	memory hello.Memory
 }
 
@@ -220,7 +220,7 @@ func (c *comparison) conditions() string {
 const mostFill = 128 << 20
 
 // fill begins to fill the memory in the phase fill: with twice its limit while the load lasts, or with less if that is
-// more than mostFill a second. peak ends that, and returns what became of the memory.
+// more than mostFill a second. peak ends that, and returns the memory at its fullest.
 func (c *comparison) fill(p phase) (peak func() hello.Memory) {
 	if p != fill {
 		return func() hello.Memory { return hello.Memory{} }
@@ -242,7 +242,7 @@ func (c *comparison) fillFacts() facts {
 	return facts{{string(fill), "the mode strata, while reports of 1 to 64 KiB that nothing reads fill a memory of " + humanize.IBytes(uint64(c.reports.Memory().Limit))}}
 }
 
-// describeFill says what became of the memory.
+// describeFill is a sentence about the memory in the phase fill.
 func describeFill(m hello.Memory) string {
 	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
 	return fmt.Sprintf("%s: %s of reports were stored; the process had %s of %s at most, and a live heap of %s at most, of which the guard evicts from %s on; it has evicted %s and %s",

@@ -14,7 +14,7 @@ import (
 )
 
 // Reports is a cache of large values that nothing asks for again, such as exports. Filled, it takes the memory
-// from what else the process has, unless a guard bounds it. Create it with [NewReports]. Its methods are safe for
+// from the rest of the process, unless a guard bounds it. Create it with [NewReports]. Its methods are safe for
 // concurrent use.
 type Reports struct {
 	cache *strata.Cache[uint64, []byte]
@@ -87,7 +87,7 @@ func (r *Reports) fill(ctx context.Context, perSecond int64) {
 	defer t.Stop()
 	begun, stored := time.Now(), int64(0)
 	for {
-		// What a late tick has missed is stored with the next one, but no more than a second of it.
+		// The next tick stores the part of a late one, but no more than a second of it.
 		due := int64(time.Since(begun).Seconds() * float64(perSecond))
 		stored = max(stored, due-perSecond)
 		for stored < due && ctx.Err() == nil {
@@ -126,7 +126,7 @@ func (r *Reports) Close(ctx context.Context) error {
 	return r.cache.Close(ctx)
 }
 
-// Memory is the memory of the process, and what its guard does.
+// Memory is the memory of the process, and the work of its guard.
 type Memory struct {
 	// Used are the bytes that the runtime of Go has from the system, which GOMEMLIMIT bounds.
 	Used int64 `json:"used"`
@@ -156,8 +156,8 @@ func (r *Reports) Memory() Memory {
 	}
 }
 
-// Watch looks at the memory until peak is called, which returns the numbers: the most for Used and Heap, and of
-// what is counted the difference.
+// Watch looks at the memory until peak is called, which returns the numbers: the most for Used and Heap, and the
+// differences of all counts.
 func (r *Reports) Watch() (peak func() Memory) {
 	const every = 20 * time.Millisecond
 	ctx, end := context.WithCancel(context.Background())

@@ -75,7 +75,7 @@ type Options struct {
 	// MaxEntries bounds the memory of the mode strata; naive has no bound. 0
 	// means the default of strata.
 	MaxEntries int
-	// Guard bounds the memory of the mode strata together with what else has this guard. Nil means none.
+	// Guard bounds the memory of the mode strata together with all other caches of this guard. Nil means none.
 	Guard *memory.Guard
 	// Tier and Bus are the shared tier and bus of the mode strata. The service
 	// does not close them. A nil Tier means none.

@@ -21,7 +21,7 @@ const (
 	DefaultRate = 500
 	// DefaultLatency is the latency of an origin in the same data centre, over a few hops.
 	DefaultLatency = 20 * time.Millisecond
-	// DefaultMemoryLimit is small, so that a person sees what the guard does.
+	// DefaultMemoryLimit is small, so that a person sees the guard at work.
 	DefaultMemoryLimit = 256 << 20
 )
 

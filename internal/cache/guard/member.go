@@ -138,7 +138,7 @@ func learn(all []*member, grown int64) (done bool) {
 	return true
 }
 
-// meet gives sizes to the units of caches that are not known yet, if others are: what those do not explain. By their
+// meet gives sizes to the units of caches that are not known yet, if others are: the growth that those do not explain. By their
 // share of the change they would get nearly nothing, since nothing is known of them, and the others too much.
 func meet(all []*member, grown int64) (met bool) {
 	rest, units, known := float64(grown), 0.0, false
