@@ -221,6 +221,10 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	fly := func(found func()) {
+		// A refresh that was begun before may have become a flight after the look at flights above.
+		if _, running := c.flights.Running(key); running {
+			return
+		}
 		// From then on its flight says that it runs, unless the flight is obsolete.
 		o.registered = found
 		var r flight.Result[V]
