@@ -22,7 +22,7 @@ func (c *Store) over(e *entry, now int64) bool {
 	return e.deadline != 0 && now >= e.deadline || c.hooks.Ended != nil && c.hooks.Ended(e.value)
 }
 
-// ended is over at present. The clock costs a tenth of a read, so it is read for deadlines alone.
+// ended is over at present. It reads the clock for a deadline alone.
 func (c *Store) ended(e *entry) bool {
 	now := int64(0)
 	if e.deadline != 0 {
