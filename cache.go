@@ -188,8 +188,7 @@ func (c *Cache[K, V]) startNear() (err error) {
 		decode := func(b []byte) (V, error) { return c.decode(b, 0) }
 		err = c.near.UseCoded(c.memory, o.Memory.MaxWeight, local.Codec[V]{Append: c.encode, Decode: decode}, o.Hooks.Evict != nil)
 	}
-	c.near.Values.Guard((*guard.Guard)(o.Memory.Guard))
-	guard.Watch((*guard.Guard)(o.Memory.Guard), l1.WardOf(c.near.Negatives), false)
+	c.near.Guard((*guard.Guard)(o.Memory.Guard))
 	return err
 }
 

@@ -258,7 +258,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Connected: c.link.Connected(), BusSilence: c.link.Silence(), BusEcho: durations(c.link.Echo()),
 		TuneRefused: c.tuned.refused.Load(), Off: c.tuned.off.Load(),
 		Evicted: m.Evicted, Expired: m.Expired, Rejected: m.Rejected, EvictionAge: durations(c.near.Values.Ages()),
-		Entries: m.Entries, Weight: m.Weight, Guard: c.o.Memory.Guard.Stats(),
+		Entries: m.Entries, Weight: m.Weight, Guard: memory.GuardStats(c.near.GuardStats()),
 		CallbackPanics: n.callbackPanics.Load() + c.callbacks.Panics(),
 		CallbacksLate:  c.callbacks.Late(), CallbacksDropped: c.callbacks.Dropped(),
 	}

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -9,8 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	check "github.com/strata-cache/strata/internal/cache/settings"
+	"github.com/strata-cache/strata/memory"
 )
 
 // Tuning are changes of Options of a cache in use, for [Cache.Tune]. A nil field
@@ -23,10 +26,11 @@ type Tuning struct {
 	// TTL replaces Options.TTL for values stored from now on: at least 1 ms, or
 	// NoExpiry.
 	TTL *time.Duration
-	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for values
-	// in L1 at once; 0 or less for none. A value is kept for no longer than the windows
-	// said when it was stored.
+	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for values in L1 at once; 0 or less
+	// for none. A value is kept for no longer than the windows said when it was stored.
 	StaleWhileRevalidate, StaleOnError *time.Duration
+	// Guard replaces Memory.Guard, or its floor (guard.Floor). new(memory.Guard) stands for no guard.
+	Guard *memory.Guard
 	// Off turns this instance of the cache off, or on again: while it is off, no read looks
 	// into L1 or L2, and no load is stored. Callers still share loads and failures, and
 	// invalidations and writes reach L2 and the other instances. L1 is empty when it is turned
@@ -45,7 +49,7 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 		c.tuned.refused.Add(1)
 		return err
 	}
-	if said := t.String(); said != "" {
+	if said := t.changes(); said != "" {
 		c.settings.Logger.Info("strata: options are changed: "+said, slog.String("cache", c.o.Name))
 	}
 	if t.MaxEntries != nil || t.MaxWeight != nil {
@@ -53,6 +57,9 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 		entries, weight = check.OrElse(t.MaxEntries, entries), check.OrElse(t.MaxWeight, weight)
 		c.near.Values.Notify(c.near.Values.Resize(entries, weight))
 		c.near.Negatives.Resize(local.NegativeBound(entries, weight), 0)
+	}
+	if t.Guard != nil {
+		c.near.Guard((*guard.Guard)(t.Guard))
 	}
 	next := *c.tuned.lives.Load()
 	next.ttl = check.OrElse(t.TTL, next.ttl)
@@ -102,10 +109,13 @@ func (c *core) checkTuning(t *Tuning) error {
 	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded)...)
 }
 
-// String names the changes, as "TTL=1m0s Off=true"; empty for none.
-func (t Tuning) String() string {
+// changes names the changes, as "TTL=1m0s Off=true"; empty for none.
+func (t *Tuning) changes() string {
 	all := slices.Concat(
 		check.Change("MaxEntries", t.MaxEntries), check.Change("MaxWeight", t.MaxWeight), check.Change("TTL", t.TTL),
 		check.Change("Stale.WhileRevalidate", t.StaleWhileRevalidate), check.Change("Stale.OnError", t.StaleOnError), check.Change("Off", t.Off))
+	if t.Guard != nil {
+		all = append(all, fmt.Sprintf("Guard=%dMiB", t.Guard.Stats().Limit>>20))
+	}
 	return strings.Join(all, " ")
 }

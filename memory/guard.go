@@ -10,7 +10,7 @@ import (
 
 // Guard evicts entries of its caches while the live heap of the process is too large for a limit of
 // its memory. Give it to any number of caches, by [Options], by [ByteCache.SetGuard], or by strata.Memory. It
-// keeps no cache alive. Make it with [NewGuard]; a nil Guard guards nothing. All methods are safe for
+// keeps no cache alive. Make it with [NewGuard]; a nil Guard and the zero Guard guard nothing. All methods are safe for
 // concurrent use.
 //
 // The limit is GOMEMLIMIT, or the smallest memory limit of the cgroups of the process and of all their
@@ -95,5 +95,5 @@ type GuardStats struct {
 	Active, Exhausted bool
 }
 
-// Stats returns the numbers; zeros for a nil Guard. After Close they are as they were, with no episode on.
+// Stats returns the numbers; zeros for a nil or zero Guard. After Close they are as they were, with no episode on.
 func (g *Guard) Stats() GuardStats { return GuardStats((*guard.Guard)(g).Stats()) }

@@ -192,20 +192,22 @@ func TestImpossibleGuardsAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoGuard uses a nil Guard.
+// TestNoGuard uses a nil Guard and the zero Guard.
 func TestNoGuard(t *testing.T) {
-	var g *memory.Guard
-	c := mustNew(t, memory.Options[int, int]{Guard: g.Floor(3)})
-	defer c.Close()
-	b, err := memory.NewByteCache(memory.MinBytes)
-	if err != nil {
-		t.Fatal(err)
+	for _, g := range []*memory.Guard{nil, new(memory.Guard)} {
+		c := mustNew(t, memory.Options[int, int]{Guard: g.Floor(3)})
+		defer c.Close()
+		b, err := memory.NewByteCache(memory.MinBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.SetGuard(g)
+		b.SetGuard(nil)
+		if !c.Set(1, 1) || !b.Set([]byte("key"), nil) || g.Stats() != (memory.GuardStats{}) {
+			t.Errorf("%v is something", g)
+		}
+		g.Close()
 	}
-	b.SetGuard(g)
-	if !c.Set(1, 1) || !b.Set([]byte("key"), nil) || g.Stats() != (memory.GuardStats{}) {
-		t.Error("a nil guard is something")
-	}
-	g.Close()
 }
 
 func ExampleNewGuard() {

@@ -66,11 +66,14 @@ type Stats struct {
 	Active, Exhausted bool
 }
 
-// Guard is a guard, with the floor of one cache. A nil Guard guards nothing. The zero Guard is not usable.
+// Guard is a guard, with the floor of one cache. A nil Guard and the zero Guard guard nothing.
 type Guard struct {
 	state *state
 	floor int64
 }
+
+// guards reports whether g guards anything.
+func (g *Guard) guards() bool { return g != nil && g.state != nil }
 
 // state is what the Guards of one New share.
 type state struct {
@@ -123,8 +126,8 @@ func newState(o Options, files fs.FS, read func() reading) *state {
 
 // WithFloor returns the same guard for a cache that keeps at least so many units.
 func (g *Guard) WithFloor(units int64) *Guard {
-	if g == nil {
-		return nil
+	if !g.guards() {
+		return g
 	}
 	return &Guard{g.state, max(0, units)}
 }
@@ -135,7 +138,7 @@ func Watch[T any, C interface {
 	*T
 	Cache
 }](g *Guard, c C, exact bool) (leave func()) {
-	if g == nil {
+	if !g.guards() {
 		return func() {}
 	}
 	w := weak.Make((*T)(c))
@@ -184,9 +187,9 @@ func (s *state) living() (all []*member) {
 	return slices.Clone(s.members)
 }
 
-// Stats returns the numbers of a guard; none for nil.
+// Stats returns the numbers of a guard; zeros if it guards nothing.
 func (g *Guard) Stats() Stats {
-	if g == nil {
+	if !g.guards() {
 		return Stats{}
 	}
 	s := g.state
@@ -211,7 +214,7 @@ func (s *state) tally(m *member) {
 // Close ends the guard, and waits for its goroutine. No function that a cache calls for an evicted entry
 // may call it.
 func (g *Guard) Close() {
-	if g == nil {
+	if !g.guards() {
 		return
 	}
 	s := g.state

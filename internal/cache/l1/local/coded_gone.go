@@ -92,7 +92,7 @@ func (s *Coded[K, V]) Close() {
 }
 
 // Guard gives s to g, which may be nil.
-func (s *Coded[K, V]) Guard(g *guard.Guard) { guard.Watch(g, s, true) }
+func (s *Coded[K, V]) Guard(g *guard.Guard) (leave func()) { return guard.Watch(g, s, true) }
 
 // Usage and the next methods are for the guard.
 func (s *Coded[K, V]) Usage() (bytes int64, hits uint64) { return s.store.Usage() }

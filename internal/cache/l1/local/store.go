@@ -9,9 +9,11 @@
 package local
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 )
@@ -39,6 +41,9 @@ type Store[K comparable, V any] struct {
 	ErrorTTL time.Duration
 	// Reports says that Values reports the removals of entries.
 	Reports bool
+
+	guard atomic.Pointer[guard.Guard] // of the memory; nil for none
+	leave func()                      // takes L1 from guard
 }
 
 // UsePlain makes c the Values of s.
@@ -52,3 +57,17 @@ func (s *Store[K, V]) UseCoded(c *l1.Cache[K, Held[V]], maxBytes int64, codec Co
 	}
 	return err
 }
+
+// Guard gives L1 to g, which may be nil, and takes it from the guard that it had before. One goroutine at a time
+// calls it.
+func (s *Store[K, V]) Guard(g *guard.Guard) {
+	if s.leave != nil {
+		s.leave()
+	}
+	s.guard.Store(g)
+	values, negatives := s.Values.Guard(g), guard.Watch(g, l1.WardOf(s.Negatives), false)
+	s.leave = func() { values(); negatives() }
+}
+
+// GuardStats returns the numbers of the guard that L1 has; zeros without one.
+func (s *Store[K, V]) GuardStats() guard.Stats { return s.guard.Load().Stats() }

@@ -60,7 +60,8 @@ type Values[K comparable, V any] interface {
 	// Room returns about how many entries can come without an eviction. It counts no further than most.
 	Room(most int) int
 	Resize(maxEntries, maxWeight int64) []Removal[K, V]
-	Guard(g *guard.Guard)
+	// Guard gives the values to g, which may be nil. leave takes them from g.
+	Guard(g *guard.Guard) (leave func())
 	Clear()
 	Close()
 
@@ -131,7 +132,9 @@ func (p Plain[K, V]) Room(most int) int {
 }
 
 // Guard gives the engine to g, which may be nil.
-func (p Plain[K, V]) Guard(g *guard.Guard) { guard.Watch(g, l1.WardOf(p.Cache), false) }
+func (p Plain[K, V]) Guard(g *guard.Guard) (leave func()) {
+	return guard.Watch(g, l1.WardOf(p.Cache), false)
+}
 
 func (p Plain[K, V]) newEntry(key K, v Held[V], dead int64, r Record) *Entry[K, V] {
 	return newPlain(p.Cache, key, v, dead, r)

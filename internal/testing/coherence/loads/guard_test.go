@@ -236,3 +236,44 @@ func TestCacheIsTurnedOffWhileItsGuardEvicts(t *testing.T) {
 		t.Error("the guard evicts nothing any more")
 	}
 }
+
+// TestTuneGivesAGuardAnotherOneAndNone fills a cache of each form whose guard comes and goes while it is used.
+func TestTuneGivesAGuardAnotherOneAndNone(t *testing.T) {
+	const floor = 20_000
+	plain := newGuarded(t)
+	coded, _ := encodedCache(t, func(o *strata.Options[int, []byte]) { o.Memory.MaxWeight = 1 << 30 })
+	for name, c := range map[string]*strata.Cache[int, []byte]{"values": plain.Cache, "encoded": coded} {
+		t.Run(name, func(t *testing.T) {
+			first, second := newGuarded(t).guard, newGuarded(t).guard
+			value, key := make([]byte, 1<<10), 0
+			fill := func(until func() bool) {
+				for ; key < 400<<10 && !until(); key++ {
+					lab.Must(t, c.Set(t.Context(), key, bytes.Clone(value)))
+				}
+			}
+			lab.Must(t, c.Tune(strata.Tuning{Guard: first}))
+			fill(func() bool { return first.Stats().Evicted >= 10_000 })
+			if s := c.Stats().Guard; s.Evicted < 10_000 {
+				t.Fatalf("the first guard: %+v", s)
+			}
+			// The floor is a number of bytes for the encoded form.
+			lab.Must(t, c.Tune(strata.Tuning{Guard: second.Floor(map[string]int64{"values": floor, "encoded": floor << 10}[name])}))
+			before := first.Stats().Evicted
+			fill(func() bool { return second.Stats().Evicted >= 10_000 })
+			if s := c.Stats().Guard; s.Evicted < 10_000 || first.Stats().Evicted != before || c.Len() < floor*9/10 {
+				t.Errorf("the second guard: %+v; the first one has evicted %d more; %d entries are left", s, first.Stats().Evicted-before, c.Len())
+			}
+			lab.Must(t, c.Tune(strata.Tuning{Guard: new(memory.Guard)}))
+			before, n := second.Stats().Evicted, c.Len()
+			end := key + 5000
+			fill(func() bool { return key == end })
+			if s := c.Stats().Guard; s != (memory.GuardStats{}) || second.Stats().Evicted != before || c.Len() != n+5000 {
+				t.Errorf("no guard: %+v; the second one has evicted %d more; %d entries, %d before", s, second.Stats().Evicted-before, c.Len(), n)
+			}
+			lab.Must(t, c.Close(context.Background()))
+			if err := c.Tune(strata.Tuning{Guard: first}); !errors.Is(err, strata.ErrClosed) {
+				t.Errorf("a closed cache is given to a guard: %v", err)
+			}
+		})
+	}
+}
