@@ -38,7 +38,7 @@ func TestActionsReachTheCache(t *testing.T) {
 		"expire key 7":          form("/api/invalidate", url.Values{"name": {"users"}, "key": {"7"}, "soft": {"true"}}),
 		"invalidate tags a,b|c": form("/api/tags", url.Values{"name": {"users"}, "tags": {"a,b", "c"}, "soft": {"false"}}),
 		"invalidate key true":   form("/api/invalidate", url.Values{"name": {"users"}, "key": {"true"}}),
-		"tune MaxEntries=5 MaxWeight=9 TTL=1m30s Stale.WhileRevalidate=1s Stale.OnError=0s Off=true": post("/api/tune",
+		"tune MaxEntries=5 MaxWeight=9 TTL=1m30s StaleWhileRevalidate=1s StaleOnError=0s Off=true": post("/api/tune",
 			`{"name":"users","maxEntries":5,"maxWeight":9,"ttl":"1m30s","staleWhileRevalidate":"1s","staleOnError":"none","off":true}`),
 		"tune TTL=" + strata.NoExpiry.String(): post("/api/tune", `{"name":"users","ttl":"none"}`),
 		"tune MaxEntries=7 Off=false":          form("/api/tune", url.Values{"name": {"users"}, "maxEntries": {"7"}, "off": {"false"}}),

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,7 +96,15 @@ func (f *fake) InvalidateTags(_ context.Context, tags []string, soft bool) error
 	return f.call(word(soft, "tags "+strings.Join(tags, "|")))
 }
 
-func (f *fake) Tune(t strata.Tuning) error { return f.call("tune " + t.String()) }
+func (f *fake) Tune(t strata.Tuning) error {
+	call, v := "tune", reflect.ValueOf(t)
+	for field, change := range v.Fields() {
+		if !change.IsNil() {
+			call += fmt.Sprintf(" %s=%v", field.Name, change.Elem())
+		}
+	}
+	return f.call(call)
+}
 
 func (f *fake) InvalidateAll(_ context.Context, soft bool) error { return f.call(word(soft, "all")) }
 
