@@ -56,12 +56,16 @@ func (o *Order) Fit(p Policy, share int64, weighted bool) {
 // an entry is added.
 func (o *Order) SetIdle(i Idle) { o.nodes.idle = i }
 
-// Share returns the share that counts entries; zero if weights are counted.
-func (o *Order) Share() int64 {
-	if o.weighted {
-		return 0
+// Expected returns how many entries the share has room for: if weights are counted, entries that weigh as much
+// as the present ones, whose sum of weights is given. It counts no further than most.
+func (o *Order) Expected(weight, most int64) int64 {
+	if !o.weighted {
+		return min(most, max(1, o.share))
 	}
-	return max(1, o.share)
+	if weight <= 0 {
+		return most
+	}
+	return int64(min(float64(most), float64(o.share)/float64(weight)*float64(o.n))) // integers may overflow
 }
 
 // Len returns the number of entries.

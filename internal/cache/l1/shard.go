@@ -86,11 +86,11 @@ func (s *shard) insert(a *arrival, stamp uint32, evicted bool) {
 }
 
 // grown returns the number of entries for which to rebuild a full table of n entries:
-// twice as many, but little more than the shard's share, which most shards fill
+// twice as many, but little more than the shard's share has room for, which most shards fill
 // and few exceed.
 func (s *shard) grown(n int) int {
-	if share := int(s.order.Share()); share > 0 && share < 2*n {
-		return max(share, n) + max(share, n)/16
+	if all := int(s.order.Expected(s.held.weight, 2*int64(n))); all < 2*n {
+		return max(all, n) + max(all, n)/16
 	}
 	return 2 * n
 }

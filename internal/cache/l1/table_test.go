@@ -148,3 +148,30 @@ func TestFullTableRefusesAnInsertion(t *testing.T) {
 	}()
 	table.insert(&evict.Head{}, 1)
 }
+
+// TestTablesOfWeighedEntriesAreOfTheirSize fills caches whose bound counts weights, and looks for room that no
+// entry will ever take. Light entries that come after heavy ones need larger tables.
+func TestTablesOfWeighedEntriesAreOfTheirSize(t *testing.T) {
+	for _, entries := range []int{2000, 3000, 5000, 9000} {
+		const weight = 100
+		c := New(Config[int, int]{MaxWeight: int64(entries) * weight})
+		fill := func(from, weight, most int) {
+			for k := range 2 * entries * most {
+				c.Set(forever(from+k, k), int64(weight))
+				c.Get(from + k)
+				c.Get(from + k)
+			}
+			slots := 0
+			for i := range c.shards {
+				slots += c.shards[i].table.Load().room()
+			}
+			if n := c.Len(); n < entries*most*9/10 || slots > n*5/4 {
+				t.Errorf("room for %d entries holds %d, for a bound of %d", slots, n, entries*most)
+			}
+		}
+		fill(0, weight, 1)
+		fill(100_000, weight/4, 4)
+		validate(t, c)
+		c.Close()
+	}
+}
