@@ -19,13 +19,17 @@ import (
 //   - an interface that holds anything except nil, bool, float64, string, []any and
 //     map[string]any;
 //   - a pointer to nil, a nil [json.RawMessage] or an empty [json.Number] without omitempty;
+//   - a pointer to an embedded struct none of whose fields is written;
+//   - a [netip.Prefix] or [netip.AddrPort] that is not valid, unless it is zero;
 //   - a map with a key that its own text does not find again;
 //   - a part with methods such as MarshalJSON that do not undo each other;
 //   - a value nested more than 10 000 times.
 //
 // Append accepts changes that the type announces: unexported fields and fields with the tag
 // "-" or the name of another field are lost, and with omitempty an empty slice or map becomes
-// nil. Lost names such fields, and interfaces.
+// nil. Lost names such fields, and interfaces. Append also accepts values that come back equal by the methods of their
+// type, and yet not the same: a [net.IP] of 4 bytes comes back with 16, a [big.Float] with a precision of 64 bits, and a time
+// without the name of its zone.
 //
 // Decode refuses null unless V is a pointer, map, slice or interface or has an UnmarshalJSON
 // method.
@@ -212,7 +216,13 @@ func encodePart(v reflect.Value) ([]byte, error) {
 	if v.CanAddr() {
 		v = v.Addr()
 	}
-	return json.Marshal(v.Interface())
+	var w appender
+	e := json.NewEncoder(&w)
+	e.SetEscapeHTML(false) // as the whole value is encoded: a json.RawMessage comes back with its own bytes
+	if err := e.Encode(v.Interface()); err != nil {
+		return nil, err
+	}
+	return w.b[:len(w.b)-1], nil
 }
 
 func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {

@@ -79,6 +79,12 @@ func (m *methods) build(n *node, t reflect.Type) {
 	survives := m.survives(t)
 	n.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
 		v := reflect.NewAt(t, p)
+		if survives != nil {
+			if c := survives.Bound(v.Elem()); c != nil {
+				e.refuse(c.Error(), c.Unwrap())
+				return b
+			}
+		}
 		data, err := m.put(v.Interface())
 		if err != nil {
 			e.refuse("refused by "+m.called[0]+" of "+t.String(), err)
@@ -110,10 +116,11 @@ func (m *methods) build(n *node, t reflect.Type) {
 // known to.
 func (m *methods) survives(t reflect.Type) *lossy.Values {
 	s := lossy.NewValues(t, lossy.Rules{
-		Format:  lossy.Format{Self: []reflect.Type{m.all}},
-		Encode:  func(v reflect.Value) ([]byte, error) { return m.put(v.Addr().Interface()) },
-		Decode:  func(data []byte, to reflect.Value) error { return m.get(to.Interface(), data) },
-		Decodes: []reflect.Type{m.all},
+		Format:   lossy.Format{Self: []reflect.Type{m.all}},
+		Encode:   func(v reflect.Value) ([]byte, error) { return m.put(v.Addr().Interface()) },
+		Decode:   func(data []byte, to reflect.Value) error { return m.get(to.Interface(), data) },
+		Decodes:  []reflect.Type{m.all},
+		MaxDepth: MaxDepth,
 	})
 	if !s.Self {
 		return nil

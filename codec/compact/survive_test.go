@@ -64,3 +64,39 @@ func TestValueWithAPartInVeryManyPlacesIsRefused(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
 }
+
+// ring encodes itself by the codec, for a type without the method.
+type ring struct {
+	ID   int
+	Next *ring
+}
+
+func (r *ring) MarshalBinary() ([]byte, error) {
+	type plain ring
+	return compact.New[*plain]().Append(nil, (*plain)(r))
+}
+
+func (r *ring) UnmarshalBinary(data []byte) error {
+	type plain ring
+	back, err := compact.New[*plain]().Decode(data)
+	if err == nil {
+		*r = ring(*back)
+	}
+	return err
+}
+
+func TestValueWithMethodsInItselfIsRefused(t *testing.T) {
+	r := &ring{ID: 1, Next: &ring{ID: 2}}
+	roundTrip(t, r)
+	r.Next.Next = r
+	for what, err := range map[string]error{"ring": refusalOf(r), "rings": refusalOf([]*ring{r}), "in a struct": refusalOf(struct{ R ring }{*r})} {
+		if err == nil {
+			t.Errorf("%s: stored", what)
+		}
+	}
+}
+
+func refusalOf[V any](v V) error {
+	_, err := compact.New[V]().Append(nil, v)
+	return err
+}

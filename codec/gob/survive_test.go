@@ -1,6 +1,7 @@
 package gob_test
 
 import (
+	"bytes"
 	stdgob "encoding/gob"
 	"errors"
 	"fmt"
@@ -200,4 +201,30 @@ func shaped[V any](t *testing.T, what string, v V, want bool) {
 	if _, err := c.Decode(data); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
+}
+
+// ring encodes itself by an encoder of its own, which cannot count the levels around it.
+type ring struct {
+	ID   int
+	Next *ring
+}
+
+func (r *ring) GobEncode() ([]byte, error) {
+	type plain ring
+	var b bytes.Buffer
+	err := stdgob.NewEncoder(&b).Encode((*plain)(r))
+	return b.Bytes(), err
+}
+
+func (r *ring) GobDecode(data []byte) error {
+	type plain ring
+	return stdgob.NewDecoder(bytes.NewReader(data)).Decode((*plain)(r))
+}
+
+func TestValueWithMethodsInItselfIsRefused(t *testing.T) {
+	r := &ring{ID: 1, Next: &ring{ID: 2}}
+	shaped(t, "two", r, true)
+	r.Next.Next = r
+	shaped(t, "ring", r, false)
+	shaped(t, "rings", []*ring{r}, false)
 }

@@ -294,23 +294,25 @@ func (c *Store) Owe(bytes int64) { c.owed.Store(bytes) }
 
 // Settle frees what is owed.
 func (c *Store) Settle() {
-	c.settle(c.turns())
-	c.owed.Store(0) // what is left cannot be freed
+	if left := c.settle(c.turns()); left > 0 {
+		c.owed.CompareAndSwap(left, 0) // it cannot be freed; a debt that came meanwhile can
+	}
 }
 
-// settle frees memory that is owed, in so many turns of shards at most.
-func (c *Store) settle(turns int) {
-	for ; turns > 0 && c.owed.Load() > 0; turns-- {
+// settle frees memory that is owed, in so many turns of shards at most, and returns what is owed afterwards.
+func (c *Store) settle(turns int) (left int64) {
+	for left = c.owed.Load(); turns > 0 && left > 0; turns-- {
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
 		s.lock()
 		before, evicted := s.memory(), s.evicted
 		s.makeRoom(c)
 		entries, bytes := int64(s.evicted-evicted), before-s.memory()
 		s.mu.Unlock()
-		c.owed.Add(-bytes)
+		left = c.owed.Add(-bytes)
 		c.shedEntries.Add(entries)
 		c.shedBytes.Add(bytes)
 	}
+	return left
 }
 
 // turns is the number of turns of shards that empty a store. A chunk that is read again and again leaves

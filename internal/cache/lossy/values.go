@@ -2,6 +2,7 @@ package lossy
 
 import (
 	"errors"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ type Values struct {
 	// Open says that values may be deeper than the type, Self that some parts encode
 	// themselves, and Texts that some parts are texts.
 	Open, Self, Texts bool
+	nests             bool // a part that encodes itself may have parts without end
 }
 
 // Change is the error for a value that an encoding would change.
@@ -239,6 +241,30 @@ var proven = map[string]bool{ // read-only
 	"net/netip.Addr": true, "net/netip.AddrPort": true, "net/netip.Prefix": true,
 }
 
+// partly are proven types of which JSON changes some values, with checks for these. read-only
+var partly = map[string]func(*walk, reflect.Value) *Change{
+	"net/netip.Prefix": func(_ *walk, v reflect.Value) *Change {
+		if p := valueOf[netip.Prefix](v); !p.IsValid() && p != (netip.Prefix{}) {
+			return changed("a netip.Prefix is not valid")
+		}
+		return nil
+	},
+	"net/netip.AddrPort": func(_ *walk, v reflect.Value) *Change {
+		if a := valueOf[netip.AddrPort](v); !a.IsValid() && a.Port() != 0 {
+			return changed("a netip.AddrPort has a port and no address")
+		}
+		return nil
+	},
+}
+
+// valueOf returns v as a T.
+func valueOf[T any](v reflect.Value) T {
+	if v.CanAddr() { // this way makes no copy in the heap
+		return *v.Addr().Interface().(*T)
+	}
+	return v.Interface().(T)
+}
+
 // fullName is the name of a type with its import path.
 func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
@@ -249,12 +275,17 @@ func (b *planner) self(t reflect.Type, addressed bool) func(*walk, reflect.Value
 		return nil
 	case t == timeType:
 		return checkTime
+	case b.JSON && partly[name] != nil:
+		return partly[name]
 	case proven[name] && (addressed || !b.JSON || b.hasMethods(t)):
 		return nil
 	}
 	// The effect of a method is known only from a call: the value is encoded, decoded and compared.
-	b.Self = true
+	b.Self, b.nests = true, b.nests || b.endless(t, map[reflect.Type]bool{})
 	return func(_ *walk, v reflect.Value) *Change {
+		if c := b.Bound(v); c != nil {
+			return c
+		}
 		data, err := b.Encode(v)
 		if err != nil {
 			return &Change{Why: "refused by a method of " + t.String(), cause: err}
@@ -283,13 +314,7 @@ func (b *planner) hasMethods(t reflect.Type) bool {
 var timeType = reflect.TypeFor[time.Time]() // read-only
 
 func checkTime(_ *walk, v reflect.Value) *Change {
-	var t time.Time
-	if v.CanAddr() {
-		t = *v.Addr().Interface().(*time.Time)
-	} else {
-		t = v.Interface().(time.Time)
-	}
-	if _, offset := t.Zone(); offset%60 != 0 {
+	if _, offset := valueOf[time.Time](v).Zone(); offset%60 != 0 {
 		return changed("the zone of a time has seconds")
 	}
 	return nil
@@ -359,7 +384,7 @@ func (b *planner) mapping(t reflect.Type) func(*walk, reflect.Value) *Change {
 	b.Texts = true
 	// A key that encodes itself may become a text that two keys share, and one that refers to
 	// another value is never equal to its copy.
-	keys := (b.selfMade(t.Key()) || refers(t.Key())) && !proven[fullName(t.Key())]
+	keys := (b.selfMade(t.Key()) || refers(t.Key())) && (!proven[fullName(t.Key())] || b.JSON && partly[fullName(t.Key())] != nil)
 	if elem.plain() && !keys {
 		return nil
 	}
@@ -392,18 +417,18 @@ func (b *planner) addressable(v reflect.Value) reflect.Value {
 	return p
 }
 
-// keepsKeys reports whether each key of a map finds its entry in another program.
+// keepsKeys reports whether each key of a map finds its own entry in another program.
 func (b *planner) keepsKeys(v reflect.Value) bool {
-	keys := reflect.MakeMapWithSize(reflect.MapOf(v.Type().Key(), reflect.TypeFor[bool]()), v.Len())
+	keys := reflect.MakeMapWithSize(reflect.MapOf(v.Type().Key(), reflect.TypeFor[int]()), v.Len())
 	for i := v.MapRange(); i.Next(); {
-		keys.SetMapIndex(i.Key(), reflect.ValueOf(true))
+		keys.SetMapIndex(i.Key(), reflect.ValueOf(keys.Len())) // each entry has its number
 	}
 	back, err := b.again(keys)
 	if err != nil || back.Len() != v.Len() {
 		return false
 	}
-	for i := v.MapRange(); i.Next(); {
-		if !back.MapIndex(i.Key()).IsValid() {
+	for i := keys.MapRange(); i.Next(); {
+		if entry := back.MapIndex(i.Key()); !entry.IsValid() || entry.Int() != i.Value().Int() {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package lossy
 
 import (
+	"iter"
 	"reflect"
 	"strings"
 	"unicode/utf8"
@@ -44,7 +45,10 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 			steps = append(steps, s)
 		}
 	}
-	if len(steps) == 0 {
+	// A decoder of JSON makes an embedded struct behind a pointer for its first field in the text. So it becomes nil if
+	// all its fields are left out, or have the names of others.
+	embeds := b.JSON && embedsPointers(t, map[reflect.Type]bool{})
+	if len(steps) == 0 && !embeds {
 		return nil
 	}
 	return func(w *walk, v reflect.Value) *Change {
@@ -58,6 +62,11 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 			}
 			if c != nil {
 				_ = c.in(s.name)
+			}
+		}
+		if c == nil && embeds && hasEmbedded(v) {
+			if back, err := b.again(v); err != nil || !sameEmbedded(v, back) {
+				c = changed("a pointer to an embedded struct would be decoded as nil: none of its fields is written")
 			}
 		}
 		w.leave()
@@ -164,4 +173,56 @@ func has(options, one string) bool {
 		}
 	}
 	return false
+}
+
+// embedded iterates over the embedded structs of t whose fields JSON writes as fields of t.
+func embedded(t reflect.Type) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range t.NumField() {
+			if f := t.Field(i); isFlat(&f) && f.Tag.Get("json") != "-" && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// embedsPointers reports whether structs are embedded in t, or in those, by pointers.
+func embedsPointers(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	for i := range embedded(t) {
+		if of := t.Field(i).Type; of.Kind() == reflect.Pointer || embedsPointers(of, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasEmbedded reports whether one of these pointers is not nil.
+func hasEmbedded(v reflect.Value) bool {
+	for i := range embedded(v.Type()) {
+		if f := v.Field(i); f.Kind() == reflect.Struct && hasEmbedded(f) || f.Kind() == reflect.Pointer && !f.IsNil() {
+			return true
+		}
+	}
+	return false
+}
+
+// sameEmbedded reports whether the same of these pointers are nil in two structs.
+func sameEmbedded(a, b reflect.Value) bool {
+	for i := range embedded(a.Type()) {
+		x, y := a.Field(i), b.Field(i)
+		if x.Kind() == reflect.Pointer {
+			if x.IsNil() != y.IsNil() {
+				return false
+			}
+			x, y = x.Elem(), y.Elem() // no struct if it is nil
+		}
+		if x.IsValid() && !sameEmbedded(x, y) {
+			return false
+		}
+	}
+	return true
 }
