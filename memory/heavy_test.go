@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/testing/sim"
@@ -142,5 +143,86 @@ func TestSizedHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// processors gives the test as many, and so caches of several shards.
+func processors(t *testing.T, n int) {
+	before := runtime.GOMAXPROCS(n)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+func weightOf(_, weight int) int64 { return int64(weight) }
+
+// TestHeavyEntryInUseStays asks for an entry of half the bound at every second request, beside keys that are asked for
+// once.
+func TestHeavyEntryInUseStays(t *testing.T) {
+	processors(t, 4)
+	const bound, rounds = 20_000, 30_000
+	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU} {
+		c := mustNew(t, memory.Options[int, int]{MaxWeight: bound, Policy: p, Weigh: weightOf})
+		for key := range bound {
+			c.Set(key, 1)
+		}
+		hits := 0
+		for i := range rounds {
+			if _, ok := c.Get(-1); ok {
+				hits++
+			} else {
+				c.Set(-1, bound/2)
+			}
+			c.Set(bound+i, 1)
+		}
+		if hits < rounds*99/100 {
+			t.Errorf("%v: %d of %d reads of the heavy entry are hits", p, hits, rounds)
+		}
+		c.Close()
+	}
+}
+
+// TestHeavyEntryTakesItsRoomFromTheOldest stores an entry of a part of the bound, beside entries of which a few were
+// read.
+func TestHeavyEntryTakesItsRoomFromTheOldest(t *testing.T) {
+	processors(t, 4)
+	const bound, used = 50_000, 2500
+	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU} {
+		for _, percent := range []int{10, 30, 50} {
+			c := mustNew(t, memory.Options[int, int]{MaxWeight: bound, Policy: p, Weigh: weightOf})
+			for key := range bound {
+				c.Set(key, 1)
+			}
+			for key := range used {
+				c.Get(key)
+			}
+			c.SetIfAbsent(-1, bound*percent/100)
+			if _, ok := c.Get(-1); !ok {
+				t.Fatalf("%v: an entry of %d %% is not stored", p, percent)
+			}
+			left := 0
+			for key := range used {
+				if _, ok := c.Peek(key); ok {
+					left++
+				}
+			}
+			if left < used*96/100 {
+				t.Errorf("%v: %d of %d keys in use are left beside an entry of %d %%", p, left, used, percent)
+			}
+			c.Close()
+		}
+	}
+}
+
+// TestWeightsWithoutABoundRefuseNothing stores weights whose sum overflows.
+func TestWeightsWithoutABoundRefuseNothing(t *testing.T) {
+	processors(t, 4)
+	c := mustNew(t, memory.Options[int, int]{MaxEntries: 100_000, Weigh: func(int, int) int64 { return math.MaxInt64 / 2 }})
+	defer c.Close()
+	for key := range 10 {
+		if _, ok := c.Get(key); !c.Set(key, key) || ok {
+			t.Errorf("key %d is refused", key)
+		}
+	}
+	if s := c.Stats(); s.Rejected > 0 || s.Entries == 0 || s.Weight < 0 {
+		t.Errorf("%+v", s)
 	}
 }

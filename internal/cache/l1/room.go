@@ -63,20 +63,25 @@ func (c *core) release(d change) {
 
 // over reports whether a change would exceed a bound.
 func (c *core) over(d change) bool {
-	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
+	lack := c.lack(d)
+	return lack.entries > 0 || lack.weight > 0
 }
 
-// crowded reports whether held, the content of a shard, is about its share, or more, of the bound
-// that a change would exceed. Eviction from crowded shards alone keeps the shards
-// even. The slack of one eighth lets nearly all writers evict from the shard that
+// lack returns by how much a change would exceed the bounds; less than zero is room. Sums may overflow, and the room does
+// not.
+func (c *core) lack(d change) change {
+	return change{d.entries - (c.maxEntries.Load() - c.entries.Load()), d.weight - (c.maxWeight.Load() - c.weight.Load())}
+}
+
+// crowded reports whether a shard that holds so many entries has about its share of them, or more. Eviction from crowded
+// shards alone keeps the shards even. The slack of one eighth lets nearly all writers evict from the shard that
 // they have locked already.
-func (c *core) crowded(held, d change) bool {
-	n := int64(c.inUse())
-	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
-		return held.entries >= (total-total/8)/n
-	}
-	total := c.weight.Load() + d.weight
-	return held.weight >= (total-total/8)/n
+//
+// Entries count, and not weights, also for a bound of weights: keys are hashed, so the numbers are even. By weights a shard with a heavy
+// entry would make the room for all others, until that entry is gone, however much it is used.
+func (c *core) crowded(held int64) bool {
+	total := c.entries.Load()
+	return held >= (total-total/8)/int64(c.inUse())
 }
 
 // room reserves the change that an arrival needs, and evicts from its shard as long as the
@@ -96,7 +101,7 @@ func (c *core) room(s *shard, a *arrival, how eviction, gone []removed) ([]remov
 			c.owe(a.need)
 		}
 		var less change
-		if gone, less = c.evictOne(s, a.need, how, gone); less.entries == 0 {
+		if gone, less = c.evictOne(s, how, gone); less.entries == 0 {
 			c.giveUp(a)
 			return gone, false
 		}
@@ -125,8 +130,8 @@ type eviction struct {
 
 // evictOne takes one entry out of a shard, and returns the change for the totals of
 // the cache; zero if there is no entry to evict.
-func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]removed, change) {
-	if !how.forced && !c.crowded(s.held, d) {
+func (c *core) evictOne(s *shard, how eviction, gone []removed) ([]removed, change) {
+	if !how.forced && !c.crowded(s.held.entries) {
 		return gone, change{}
 	}
 	now := how.now
@@ -145,22 +150,23 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 }
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
-// first from crowded shards, then from any. Other writers may take the room before
+// first from crowded shards, then a part of what is missing from each. Other writers may take the room before
 // the caller does. keep stays, if there is one.
 func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) []removed {
-	how := eviction{keep: keep}
-	for _, how.forced = range []bool{false, true} {
-		for i := range c.shards {
-			s := &c.shards[(own+1+i)%len(c.shards)]
-			if !c.over(d) {
-				return gone
-			}
-			// Counts without a lock again: an empty or small shard is not worth one.
-			held := change{s.entries.Load(), s.weight.Load()}
-			if held.entries > 0 && (how.forced || c.crowded(held, d)) {
-				gone = c.shrink(s, d, how, gone)
-			}
+	for i := range c.shards {
+		s := &c.shards[(own+1+i)%len(c.shards)]
+		if !c.over(d) {
+			return gone
 		}
+		// A count without a lock again: an empty or small shard is not worth one.
+		if n := s.entries.Load(); n > 0 && c.crowded(n) {
+			gone = c.shrink(s, d, eviction{keep: keep}, gone)
+		}
+	}
+	// A shard that makes all the room for a heavy entry loses what it uses most, while the others keep what they never use.
+	for n := 1; n > 0 && c.over(d); {
+		lack := c.lack(d)
+		gone, n = c.slice(change{max(0, lack.entries), max(0, lack.weight)}, keep, gone)
 	}
 	return gone
 }
@@ -182,7 +188,7 @@ func (c *core) shrinkOnce(s *shard, d change, how eviction, gone []removed) (_ [
 	defer s.unlock()
 	for n < sliceEntries && c.over(d) {
 		var less change
-		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+		if gone, less = c.evictOne(s, how, gone); less.entries == 0 {
 			break
 		}
 		c.pay(less)
@@ -338,11 +344,12 @@ func (c *core) owe(d change) {
 	if d == (change{}) || c.rest.share.rest() != (change{}) {
 		return
 	}
-	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
-		c.rest.share.entries.Store(part(bound))
+	lack := c.lack(d)
+	if lack.entries > 0 {
+		c.rest.share.entries.Store(part(c.maxEntries.Load()))
 	}
-	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
-		c.rest.share.weight.Store(part(bound))
+	if lack.weight > 0 {
+		c.rest.share.weight.Store(part(c.maxWeight.Load()))
 	}
 }
 
@@ -413,11 +420,7 @@ func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n
 	first, most := 0, int64(-1)
 	// The counts are read without the locks of the shards: the choice need not be exact.
 	for i := range c.shards {
-		held := c.shards[i].entries.Load()
-		if d.entries == 0 {
-			held = c.shards[i].weight.Load()
-		}
-		if held > most {
+		if held := c.shards[i].entries.Load(); held > most {
 			first, most = i, held
 		}
 	}
@@ -439,7 +442,7 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 	defer s.unlock()
 	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
 		var less change
-		if gone, less = c.evictOne(s, change{}, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
+		if gone, less = c.evictOne(s, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
 			break
 		}
 		c.pay(less)

@@ -17,9 +17,9 @@ type shard struct {
 	table atomic.Pointer[table]
 	_     [56]byte
 
-	// entries and weight are published under mu when a writer is done. Writers of
-	// other shards read them to find a shard that holds more than its share.
-	entries, weight atomic.Int64
+	// entries is published under mu when a writer is done. Writers of other shards read it to find
+	// a shard that holds more than its share.
+	entries atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
 	held   change     // the entries in the shard, and their weight
@@ -28,6 +28,7 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
+	_                          [8]byte // the next shard begins with a line of its own
 }
 
 // hit tells a policy that listens of a hit, and notes that there was one.
@@ -49,14 +50,11 @@ func (s *shard) hottest(n int, now int64) []evict.Ranked {
 	return s.order.Hottest(n, now)
 }
 
-// publish makes the counts known to other shards. Most writers of a full cache have
+// publish makes the count known to other shards. Most writers of a full cache have
 // changed nothing, and write nothing.
 func (s *shard) publish() {
 	if s.entries.Load() != s.held.entries {
 		s.entries.Store(s.held.entries)
-	}
-	if s.weight.Load() != s.held.weight {
-		s.weight.Store(s.held.weight)
 	}
 }
 

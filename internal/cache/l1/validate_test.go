@@ -18,12 +18,12 @@ func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 		s.mu.Lock()
 		err := validateShard(c, i)
 		pinned += pinnedIn(s)
+		weight += s.held.weight
 		s.mu.Unlock()
 		if err != nil {
 			t.Fatalf("shard %d: %v", i, err)
 		}
 		entries += s.entries.Load()
-		weight += s.weight.Load()
 	}
 	if entries != c.entries.Load() || weight != c.weight.Load() {
 		t.Fatalf("shards hold %d entries of weight %d, the cache says %d of %d", entries, weight, c.entries.Load(), c.weight.Load())
@@ -64,8 +64,8 @@ func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 		}
 		weight += evict.Counted(s.order.Weight(h))
 	}
-	if int64(len(held)) != s.entries.Load() || weight != s.weight.Load() {
-		return fmt.Errorf("table holds %d of weight %d, shard says %d of %d", len(held), weight, s.entries.Load(), s.weight.Load())
+	if int64(len(held)) != s.entries.Load() || weight != s.held.weight {
+		return fmt.Errorf("table holds %d of weight %d, shard says %d of %d", len(held), weight, s.entries.Load(), s.held.weight)
 	}
 	return s.order.Validate(held, c.clock.exact())
 }
