@@ -57,7 +57,7 @@ type Event struct {
 	// Key is the key; nil if the event is about no key, or many.
 	Key any
 	// Value is the value served, loaded or stored, or the value that left L1; nil
-	// otherwise. All callers share it: a hook must not change it.
+	// otherwise. All callers share it, unless Memory.Encoded is set: a hook must not change it.
 	Value any
 	// Tier is "L1", "L2" or "origin".
 	Tier string

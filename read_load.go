@@ -228,7 +228,7 @@ func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took 
 	if hook := c.o.Hooks.Load; hook != nil {
 		e := Event{Context: ctx, Key: key, Tier: "origin", Outcome: out, Took: took, Err: err}
 		if err == nil {
-			e.Value = v
+			e.Value = c.near.Values.Copy(v)
 		}
 		c.tell(hook, e)
 	}

@@ -31,9 +31,9 @@ func (c *Cache[K, V]) clone(v V) (copied V) {
 	return c.o.Memory.Clone(v)
 }
 
-// own returns the value of a flight's result to one of its callers.
+// own returns the value of a flight's result to one of its callers. A Loader may still ask for a stale value by Previous.
 func (c *Cache[K, V]) own(r *flight.Result[V]) V {
-	if !c.o.Memory.Encoded || !r.Shared && !r.Offered {
+	if !c.o.Memory.Encoded || !r.Shared && !r.Offered && r.Instead == nil {
 		return c.clone(r.Value)
 	}
 	return c.near.Values.Copy(r.Value)

@@ -203,9 +203,9 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("memcached: Options.%s: %s", field, text))
 		}
 	}
-	for i, s := range o.Servers { // a wrong one may hold a password
+	for i, s := range o.Servers { // a wrong one may hold a password, as one with an @ does
 		_, port, err := net.SplitHostPort(s)
-		bad(network(s) == "tcp" && (err != nil || port == "") || strings.ContainsAny(s, "\x00\r\n"), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
+		bad(network(s) == "tcp" && (err != nil || port == "" || strings.Contains(s, "@")) || strings.ContainsAny(s, "\x00\r\n"), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
 	}
 	weights := len(o.Fleet.Weights)
 	bad(weights > 0 && weights != len(o.Servers), "Fleet.Weights", fmt.Sprintf("%d weights for %d servers", weights, len(o.Servers)))

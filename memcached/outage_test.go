@@ -332,7 +332,7 @@ func TestInstancesThatEjectAtDifferentMomentsAgree(t *testing.T) {
 
 // TestDamagedCountersOnServersAreReplaced writes garbage to each counter that a tier has.
 func TestDamagedCountersOnServersAreReplaced(t *testing.T) {
-	for _, text := range []string{"", "x", "12x", "99999999999999999999999", strings.Repeat("g", 5000)} {
+	for _, text := range []string{"", "x", "12x", "99999999999999999999999", strings.Repeat("g", 5000), strings.Repeat("0", 600_000) + "5"} {
 		three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
 			x := over(t, q, c, nil)
 			keys := x.keys(12, func(int) bool { return true })

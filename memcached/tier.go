@@ -327,7 +327,7 @@ func (n itemServer) write(ctx context.Context, w *castier.Swap, own uint64) (wri
 // count adds to a counter. It makes a counter that does not exist or holds no number. If
 // another client makes it first, the addition is tried again.
 func (n itemServer) count(ctx context.Context, a *castier.Add) (sum uint64, err error) {
-	for {
+	for seen := (castier.Version{}); ; {
 		c, err := counted(n.send(ctx, a.Key, request{Op: meta.OpIncr, Delta: a.Delta}))
 		damaged := noNumber(err)
 		switch {
@@ -342,8 +342,11 @@ func (n itemServer) count(ctx context.Context, a *castier.Add) (sum uint64, err 
 			if err != nil {
 				return 0, err
 			}
-			if _, err := strconv.ParseUint(string(found.Value), 10, 64); err == nil {
-				continue // another client has made it
+			// Another client may have made it meanwhile. But the server takes some numbers for none, such as one with very many
+			// zeros before it: the same item is damaged the second time.
+			if _, err := strconv.ParseUint(string(found.Value), 10, 64); err == nil && found.Version != seen {
+				seen = found.Version
+				continue
 			}
 			made.Version = found.Version
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/strata-cache/strata/internal/cache/guard"
+	"github.com/strata-cache/strata/internal/observe/callback"
 )
 
 // Guard evicts entries of its caches while the live heap of the process is too large for a limit of
@@ -66,7 +67,8 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return (*Guard)(guard.New(guard.Options{Limit: o.Limit, Share: o.Share, Logger: o.Logger})), nil
+	log := slog.New(callback.NewRunner().Handler(o.Logger.Handler())) // a sink that blocks holds up neither stores nor Close
+	return (*Guard)(guard.New(guard.Options{Limit: o.Limit, Share: o.Share, Logger: log})), nil
 }
 
 // Floor returns the same guard for a cache that keeps at least n entries; of a cache with a bound of

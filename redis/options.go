@@ -196,16 +196,14 @@ func (o Options) validate() error {
 	}
 	switch o.Network {
 	case "tcp", "tcp4", "tcp6":
-		_, port, err := net.SplitHostPort(o.Addr)
-		bad(err != nil || port == "", "Addr", "not host:port")
+		bad(!isHostPort(o.Addr), "Addr", "not host:port")
 	case "unix":
 		bad(o.Addr == "", "Addr", "path of the unix socket missing")
 	default:
 		bad(true, "Network", "not tcp, tcp4, tcp6 or unix")
 	}
 	for _, addr := range o.Addrs {
-		_, port, err := net.SplitHostPort(addr)
-		bad(err != nil || port == "", "Addrs", "not host:port")
+		bad(!isHostPort(addr), "Addrs", "not host:port")
 	}
 	sentinel := o.Sentinel.Primary != ""
 	bad(len(o.Addrs) > 0 && !o.Cluster && !sentinel, "Addrs", "given without Cluster or Sentinel")
@@ -247,6 +245,12 @@ func (o Options) String() string { return "redis.Options" + o.LogValue().String(
 
 // GoString is String.
 func (o Options) GoString() string { return o.String() }
+
+// isHostPort reports whether addr names a host and a port. With an @ it is a part of a URL, with a password.
+func isHostPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port != "" && !strings.Contains(addr, "@")
+}
 
 // check reports the mistakes in s.
 func (s Sentinel) check(bad func(wrong bool, field, text string)) {

@@ -21,8 +21,9 @@ import (
 const (
 	// defaultRate is the rate of a Handler in bytes per second over all its answers.
 	defaultRate = 100e6
-	// frameWithin is how long a peer of a Handler may take for one frame.
+	// frameWithin is how long a peer of a Handler may take to read one frame, or to send leastBytes.
 	frameWithin = 30 * time.Second
+	leastBytes  = 64 << 10
 	// maxAnswers is the number of requests that a Handler serves at once.
 	maxAnswers = 2 * maxStreams
 )
@@ -49,8 +50,8 @@ type HandlerOptions struct {
 // GET answers with a snapshot as a stream. Parameters of the query: mode=keys asks for keys
 // without values, max=N for the N hottest entries of each cache, and stream=I&of=N&id=ID
 // for one of N streams that share the entries; ID are 32 hexadecimal digits. PUT, if it is
-// allowed, fills the caches from the body and answers with a [Report] in JSON. Up to 32
-// requests are served at once, others are answered by status 503.
+// allowed, fills the caches from the body and answers with a [Report] in JSON; it ends if 30 seconds bring less than
+// 64 KiB of the body. Up to 32 requests are served at once, others are answered by status 503.
 //
 // Handler panics if no cache is given, or two have one name.
 func Handler(o HandlerOptions, caches ...Cache) http.Handler {
@@ -167,7 +168,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 // put fills the caches from the body.
 func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 	from := http.NewResponseController(w)
-	// There is no limit on the whole: the request itself, and the deadlines of its frames, bound
+	// There is no limit on the whole: the request itself, and the least rate of its body, bound
 	// the time.
 	rd, err := newReading(r.Context(), Options{Within: -1, Logger: h.logger}, format.Values, h.caches)
 	if err != nil {
@@ -175,10 +176,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer rd.cancel()
-	p := &pipe{ctx: rd.ctx, pace: h.pace, meter: rd.meter, r: r.Body, before: func() {
-		_ = from.SetReadDeadline(time.Now().Add(frameWithin)) // not all servers can
-	}}
-	defer func() { _ = from.SetReadDeadline(time.Time{}) }()
+	p := &pipe{ctx: rd.ctx, pace: h.pace, meter: rd.meter, r: &punctual{r: r.Body, deadline: from.SetReadDeadline, left: frameWithin}}
 	rd.meter.expect(0, r.ContentLength)
 	in, err := rd.begin()
 	if err != nil {
@@ -192,7 +190,9 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 		Error string `json:",omitempty"`
 	}{Report: report}
 	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
+	if err == nil {
+		_ = from.SetReadDeadline(time.Time{}) // else the server reads no rest of the body for longer than that
+	} else {
 		answer.Error = err.Error()
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	}

@@ -357,6 +357,44 @@ func TestPutFillsTheCaches(t *testing.T) {
 	})
 }
 
+// slowly sends some bytes at a time.
+type slowly struct {
+	io.Reader
+	bytes int
+	pause time.Duration
+}
+
+func (s slowly) Read(b []byte) (int, error) {
+	time.Sleep(s.pause) // in the bubble
+	return s.Reader.Read(b[:min(len(b), s.bytes)])
+}
+
+// TestSlowPutsEnd has peers that send a byte now and then: they hold no place for long. One that is slow, and not that
+// slow, is served.
+func TestSlowPutsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var file bytes.Buffer
+		_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, alone(t, "users", 5000))
+		must(t, err)
+		c := alone(t, "users", 0)
+		for _, h := range []http.Handler{
+			snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, AllowPut: true}, c),
+			// One whose own rate is lower than that of the peer waits for itself.
+			snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, AllowPut: true, BytesPerSecond: 1000}, c),
+		} {
+			client, begun := serve(t, h), time.Now()
+			body := slowly{bytes.NewReader(file.Bytes()), 1, 10 * time.Second}
+			if status, _ := answerTo(t, client, http.MethodPut, "", body); status == http.StatusOK || time.Since(begun) > time.Minute {
+				t.Errorf("a byte in 10 s: status %d after %v", status, time.Since(begun))
+			}
+			body = slowly{bytes.NewReader(file.Bytes()), 4 << 10, time.Second}
+			if status, answer := answerTo(t, client, http.MethodPut, "", body); status != http.StatusOK || holds(t, c, 5000) != 5000 {
+				t.Errorf("4 KiB in a second: status %d, %s", status, answer)
+			}
+		}
+	})
+}
+
 func TestHandlerKeepsToItsRateOverAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, BytesPerSecond: 100_000}, alone(t, "users", 15_000)))

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -174,4 +175,28 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 func (p *pipe) count(bytes int) {
 	p.meter.add(p.entries, bytes)
 	p.entries = 0
+}
+
+// punctual is a body that must come with a least rate: a peer that sends a byte now and then would hold its place for
+// ever.
+type punctual struct {
+	r        io.Reader
+	deadline func(time.Time) error
+	left     time.Duration // for the rest of leastBytes
+	bytes    int
+}
+
+// Read reads until the deadline. The time between two reads does not count: the reader may keep to a rate of its own.
+func (p *punctual) Read(b []byte) (n int, err error) {
+	begun := time.Now()
+	_ = p.deadline(begun.Add(p.left)) // not all servers can
+	n, err = p.r.Read(b)
+	p.left -= time.Since(begun)
+	if p.bytes += n; p.bytes >= leastBytes {
+		p.left, p.bytes = frameWithin, 0
+	}
+	if err == nil && p.left <= 0 {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err
 }

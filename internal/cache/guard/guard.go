@@ -149,12 +149,11 @@ func Watch[T any, C interface {
 		return nil
 	})
 	if g.state.add(m) {
-		c.Guarded(g.state.poked)
+		m.begin(C(c), g.state.poked)
 	}
 	return func() {
 		g.state.remove(m)
-		c.Guarded(nil)
-		c.Owe(0)
+		m.end()
 	}
 }
 
@@ -226,12 +225,7 @@ func (g *Guard) Close() {
 	s.pending.Stop()
 	s.mu.Unlock()
 	s.looking.Unlock()
-	for _, m := range all {
-		if c := m.cache(); c != nil {
-			c.Guarded(nil)
-			c.Owe(0)
-		}
-	}
+	all = slices.DeleteFunc(all, func(m *member) bool { return !m.end() })
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -450,3 +450,41 @@ func TestCollectionsBeginLooks(t *testing.T) {
 		t.Errorf("%d goroutines, %d before", n, before)
 	}
 }
+
+// slow is a cache that waits while its guard leaves.
+type slow struct {
+	fake
+	begun, wait chan struct{}
+}
+
+func (s *slow) Guarded(poke func()) {
+	if poke == nil {
+		close(s.begun)
+		<-s.wait
+	}
+	s.fake.Guarded(poke)
+}
+
+// TestCacheKeepsItsNewGuardWhileTheOldOneCloses gives a cache to another guard while the first one tells its caches that
+// it closes.
+func TestCacheKeepsItsNewGuardWhileTheOldOneCloses(t *testing.T) {
+	before, after := newHeap(100*mib), newHeap(100*mib)
+	first := &slow{fake{size: 1}, make(chan struct{}), make(chan struct{})}
+	moved := &fake{size: 1, units: 100}
+	Watch(&Guard{state: before.state}, first, true)
+	leave := Watch(&Guard{state: before.state}, moved, true)
+	closed := make(chan struct{})
+	go func() {
+		(&Guard{state: before.state}).Close()
+		close(closed)
+	}()
+	<-first.begun
+	leave()
+	Watch(&Guard{state: after.state}, moved, true)
+	moved.Owe(50)
+	close(first.wait)
+	<-closed
+	if moved.poke == nil || moved.owed != 50 || len(after.members) != 1 {
+		t.Errorf("pokes its guard: %v; owes %d units; the guard has %d caches", moved.poke != nil, moved.owed, len(after.members))
+	}
+}

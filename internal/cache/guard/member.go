@@ -2,6 +2,7 @@ package guard
 
 import (
 	"math"
+	"sync"
 	"time"
 )
 
@@ -25,6 +26,9 @@ const (
 type member struct {
 	cache func() Cache // nil once the cache is garbage
 	floor int64
+
+	ending sync.Mutex // guards ended, and calls of Guarded
+	ended  bool       // the cache has left the guard, and may have another one
 
 	units int64 // at the last look
 	left  int64 // of these, when all that is owed is gone
@@ -80,6 +84,28 @@ func newMember(floor int64, exact bool, cache func() Cache) *member {
 	_, m.shed = cache().Shed()
 	m.shedEntries, m.shedUnits = cache().Shed()
 	return m
+}
+
+// begin lets stores of the cache poke the guard, unless the cache has left it.
+func (m *member) begin(c Cache, poke func()) {
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	if !m.ended {
+		c.Guarded(poke)
+	}
+}
+
+// end takes the guard from the cache, and reports whether it had not left before: from then on the cache may belong to
+// another guard.
+func (m *member) end() (first bool) {
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	if c := m.cache(); c != nil && !m.ended {
+		c.Guarded(nil)
+		c.Owe(0)
+	}
+	first, m.ended = !m.ended, true
+	return first
 }
 
 // ask updates what the guard knows about a cache, and returns by how many bytes it has grown since the last

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,4 +187,31 @@ func TestReadersThatReadNothingKeepNobodyAway(t *testing.T) {
 		}
 		s.Close()
 	})
+}
+
+// TestLogThatBlocksHoldsUpNoRequest has a log that takes the address of the page and does not return.
+func TestLogThatBlocksHoldsUpNoRequest(t *testing.T) {
+	free := make(chan struct{})
+	defer close(free)
+	var told atomic.Int32
+	g := Guard(new(answer), Options{Token: testToken, Tell: func(string) { told.Add(1); <-free }})
+	for range 3 {
+		done := make(chan int)
+		go func() {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/", nil))
+			done <- w.Code
+		}()
+		select {
+		case code := <-done:
+			if code != 403 {
+				t.Errorf("status %d", code)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a request waits for the log")
+		}
+	}
+	if told.Load() != 1 {
+		t.Errorf("told %d times", told.Load())
+	}
 }

@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/observe/callback"
 )
 
 // Limits of requests. maxTarget is the greatest length of a path with its query.
@@ -47,14 +49,15 @@ type Options struct {
 // are a GET, HEAD or POST, and do not come from another site. It reads the body of a POST,
 // within a bound of length and of time, and sets the headers of every answer.
 func Guard(next http.Handler, o Options) http.Handler {
-	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout}
+	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout, tell: callback.NewRunner()}
 }
 
 type guard struct {
 	next    http.Handler
 	o       Options
 	door    *Door
-	told    sync.Once
+	told    atomic.Bool
+	tell    *callback.Runner
 	csrf    http.CrossOriginProtection
 	timeout time.Duration
 }
@@ -143,8 +146,9 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request) bool {
 	case ok:
 		return true
 	}
-	if g.o.Tell != nil && g.o.Token != "" {
-		g.told.Do(func() { g.o.Tell(addressOf(r) + "?token=" + url.QueryEscape(g.o.Token)) })
+	if g.o.Tell != nil && g.o.Token != "" && g.told.CompareAndSwap(false, true) {
+		address := addressOf(r) + "?token=" + url.QueryEscape(g.o.Token)
+		g.tell.Run(r.Context(), func() { g.o.Tell(address) }) // the log of a program may block
 	}
 	Fail(w, http.StatusForbidden, errToken)
 	return false

@@ -115,8 +115,9 @@ func (s *Server) count(key []byte, delta uint64, down bool) (text, bad string) {
 		return "", ""
 	}
 	n, err := strconv.ParseUint(string(it.value), 10, 64)
+	const mostOfOne = 512 << 10 // a longer item is in several chunks, and memcached takes it for no number
 	switch {
-	case err != nil:
+	case err != nil, len(it.value) > mostOfOne:
 		return "", "CLIENT_ERROR cannot increment or decrement non-numeric value"
 	case !down:
 		n += delta

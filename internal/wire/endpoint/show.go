@@ -1,15 +1,23 @@
 package endpoint
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net/http"
 	"net/textproto"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // ParseHTTP returns a URL of http or https that names a host. No error holds a part of it: a password
 // with a slash makes the parser take a piece of it for a port, and name that in its error.
+//
+// An @ behind the host is refused, also in a query. It may be the end of a password, and then the host is a piece of that:
+// errors of the network would name it.
 func ParseHTTP(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -20,6 +28,8 @@ func ParseHTTP(text string) (*url.URL, error) {
 		return nil, errors.New("the URL begins with neither http:// nor https://")
 	case u.Hostname() == "":
 		return nil, errors.New("the URL names no host")
+	case strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@"):
+		return nil, errors.New("the URL has an @ behind the host (special characters in user and password are written as %XX, and an @ elsewhere as %40)")
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return nil, errors.New("the port of the URL is not a number from 1 to 65535")
@@ -52,8 +62,13 @@ func Clean(text string) string {
 // which package net/http names with the query, and without parts of the answer, which may repeat
 // the request with its headers. The error still wraps the cause.
 func Reason(err error) error {
+	sent := false
 	for e, ok := errors.AsType[*url.Error](err); ok; e, ok = errors.AsType[*url.Error](err) {
-		err = e.Err
+		err, sent = e.Err, true
+	}
+	// The refusal of a proxy is an error with the words of the proxy, and of no type.
+	if sent && reflect.TypeOf(err) == wordsType && !slices.Contains(known, err) {
+		return &reason{"the request failed, or a proxy has refused it", err}
 	}
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
 		return errors.New("the header of the answer is malformed")
@@ -66,6 +81,12 @@ func Reason(err error) error {
 	}
 	return err
 }
+
+var (
+	wordsType = reflect.TypeOf(errors.New("")) // read-only
+	// known are errors of this type that say nothing from outside. read-only
+	known = []error{io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch, http.ErrUseLastResponse, context.Canceled}
+)
 
 // reason is an error with a text of its own.
 type reason struct {

@@ -45,11 +45,15 @@ func TestErrorsOfURLsHaveNoPartOfThem(t *testing.T) {
 		"http://user:hunter2/x@h:1", "http://user:hunter2@h:port", "http://user:hunter2 x@h", "http://user:hunter2%zz@h", "http://user:hunter2#@h",
 		"http://user:hunter2?x@h", "hunter2", "hunter2://h", "http://user:hunter2@", "http://user:hunter2@[::1", "http:user:hunter2@h", "http://user:hunter2@h:99999",
 		"http://user:hunter2@h:0", "http://\x7fhunter2", "hunter2:8080/x",
+		"http://hunter2/x@h:1", "http://hunter2?x@h:1", "http://hunter2#x@h:1", "http://hunter2:443/@h", "http://user:4711/hunter2@h:1", "http://u:pa@hunter2/x@h",
 	} {
 		u, err := ParseHTTP(text)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, %v", text, u, err)
 		}
+	}
+	if u, err := ParseHTTP("https://h/%40me?token=a%40b"); err != nil || u.Path != "/@me" {
+		t.Errorf("%v, %v", u, err)
 	}
 	if u, err := ParseHTTP("https://user:p@h:8080/x?y=z"); err != nil || u.Host != "h:8080" || u.User == nil {
 		t.Errorf("%v, %v", u, err)
@@ -94,6 +98,36 @@ func TestReasonHasNoPartOfAnAnswer(t *testing.T) {
 		if clean := Reason(err); err == nil || clean == nil || strings.Contains(clean.Error(), "hunter2") || len(clean.Error()) < 10 {
 			t.Errorf("%q: %v, of %v", answer, clean, err)
 		}
+	}
+}
+
+// TestReasonHasNoWordsOfAProxy has a proxy that refuses a tunnel, and repeats the secret with which it was asked.
+func TestReasonHasNoWordsOfAProxy(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = io.WriteString(conn, "HTTP/1.1 403 no hunter2\x1b[31m\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	proxy := &url.URL{Scheme: "http", Host: l.Addr().String(), User: url.UserPassword("user", "hunter2")}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	_, err = client.Get("https://h.example/") //nolint:bodyclose // fails
+	if err == nil || !strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("the error has no words of the proxy: %v", err)
+	}
+	got := Reason(err)
+	if strings.Contains(got.Error(), "hunter2") || strings.Contains(got.Error(), "\x1b") || errors.Unwrap(got) == nil {
+		t.Errorf("got %q", got)
 	}
 }
 
