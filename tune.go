@@ -101,12 +101,12 @@ func (t *tuned) apply(o *call) {
 }
 
 // checkTuning returns an error for every wrong field of t.
-func (c *core) checkTuning(t *Tuning) error {
+func (c *Cache[K, V]) checkTuning(t *Tuning) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
 	m := &c.settings.Memory
-	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded)...)
+	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded, c.near.LeastWeight())...)
 }
 
 // changes names the changes, as "TTL=1m0s Off=true"; empty for none.

@@ -83,7 +83,7 @@ func (c *ByteCache) All() iter.Seq2[[]byte, []byte] { return c.store.All() }
 // nothing, if maxBytes is less than [MinBytes].
 func (c *ByteCache) Resize(maxBytes int64) error {
 	if c.store.Resize(maxBytes) != nil {
-		return boundError(maxBytes)
+		return fmt.Errorf("memory: a ByteCache with a bound of %d bytes is too small: this one needs %d", maxBytes, c.store.Least())
 	}
 	return nil
 }

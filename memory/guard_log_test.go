@@ -15,6 +15,8 @@ type sink struct {
 	handle func()
 }
 
+func (sink) Enabled(context.Context, slog.Level) bool { return true }
+
 func (s sink) Handle(context.Context, slog.Record) error {
 	s.handle()
 	return nil

@@ -2,6 +2,7 @@ package bytestore
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 )
 
@@ -88,7 +89,7 @@ func (c *Store) Exchange(key, value []byte, old *[]byte) (had, stored bool) {
 
 // Replace stores the value that change makes of the present one, and reports whether it did: not
 // if the key has no entry, or change returns nil, or there is no memory for a longer value. Then
-// nothing changes. change is called under a lock, as the functions of [Hooks] are, and may be called
+// nothing changes, unless the entry itself had to make room. change is called under a lock, as the functions of [Hooks] are, and may be called
 // again with another value.
 func (c *Store) Replace(key []byte, change func(value []byte) []byte) (done bool) {
 	hash := maphash.Bytes(c.seed, key)
@@ -104,7 +105,16 @@ func (c *Store) Replace(key []byte, change func(value []byte) []byte) (done bool
 			s.mu.Unlock()
 			return false
 		}
+		var before []byte
+		if sizeOf(key, value, e.deadline) != e.size {
+			before = slices.Clone(e.value)
+		}
 		need, ok := s.put(c, hash, key, value, e.deadline)
+		if !ok {
+			if i, _ := s.find(hash, key); i < 0 {
+				c.left(&entry{key: key, value: before}, false) // it made room for its successor, and there is still too little
+			}
+		}
 		s.mu.Unlock()
 		if ok {
 			return true
@@ -156,6 +166,7 @@ func (c *Store) clear(emptied bool, tell func(key, value []byte)) {
 				}
 			}
 			c.give(int(s.memory()) - minSlots*slotBytes)
+			c.chunks.Add(-int64(s.inUse()))
 			s.unused, s.spare, s.queues = nil, nil, [queues]queue{}
 			s.init()
 		}
@@ -166,7 +177,7 @@ func (c *Store) clear(emptied bool, tell func(key, value []byte)) {
 // Free returns the bytes that are left before entries must make room: none if a shard cannot have
 // another chunk.
 func (c *Store) Free() int64 {
-	if free := c.room.Load(); free >= int64(c.chunk) {
+	if free := c.room.Load(); free >= c.chunk.Load() {
 		return free
 	}
 	return 0

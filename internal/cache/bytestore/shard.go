@@ -172,10 +172,10 @@ func (s *shard) remember(hash uint64) {
 // place returns a place for an entry in a queue. If the shard cannot free the memory, place
 // returns how much it needs.
 func (s *shard) place(c *Store, q, size int) (p place, need int) {
-	own := size >= c.chunk/4
-	memory := c.chunk
+	memory := int(c.chunk.Load())
+	own := size >= memory/4
 	if own {
-		memory = (size + page - 1) &^ (page - 1)
+		memory = memoryOf(size)
 	}
 	for sweeps := 0; ; sweeps++ {
 		if !own {
@@ -234,9 +234,13 @@ func (s *shard) activate(q, n int) {
 
 // newChunk returns an empty chunk, or 0 without memory for it.
 func (s *shard) newChunk(c *Store, memory int, own bool) (n int) {
-	if last := len(s.spare) - 1; last >= 0 && !own {
+	for !own && len(s.spare) > 0 {
+		last := len(s.spare) - 1
 		n, s.spare = s.spare[last], s.spare[:last]
-		return n
+		if len(s.chunks[n].data) == memory {
+			return n
+		}
+		s.release(c, n) // it was made before a Resize
 	}
 	if len(s.unused) == 0 && len(s.chunks) >= maxChunks || !c.take(memory) {
 		return 0
@@ -247,12 +251,17 @@ func (s *shard) newChunk(c *Store, memory int, own bool) (n int) {
 		n, s.chunks = len(s.chunks), append(s.chunks, chunk{})
 	}
 	s.chunks[n] = chunk{data: make([]byte, memory)}
+	c.chunks.Add(1)
 	return n
 }
+
+// inUse returns the number of chunks that have memory.
+func (s *shard) inUse() int { return len(s.chunks) - 1 - len(s.unused) }
 
 // release gives back the memory of a chunk that no queue has.
 func (s *shard) release(c *Store, n int) {
 	c.give(len(s.chunks[n].data))
+	c.chunks.Add(-1)
 	s.chunks[n] = chunk{}
 	s.unused = append(s.unused, n)
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,16 +25,20 @@ const (
 	page = 8 << 10
 )
 
-// ErrBudget means that a budget is less than [MinBudget].
-var ErrBudget = errors.New("bytestore: the budget is less than 128 KiB")
+// ErrBudget means that a budget is less than [Store.Least].
+var ErrBudget = errors.New("bytestore: the budget is too small")
 
 // Store is a bounded map of bytes to bytes. Make it with [New]. It is safe for concurrent use.
 type Store struct {
 	seed   maphash.Seed
 	start  time.Time
 	shift  uint // of the hash, for the number of a shard
-	chunk  int  // size of a chunk
 	shards []shard
+
+	resizing sync.Mutex
+	chunk    atomic.Int64 // size of new chunks
+	// chunks is the number of chunks that have memory.
+	chunks atomic.Int64
 
 	budget atomic.Int64
 	// room is the part of the budget that no chunk and no index has taken. It is negative from a
@@ -68,11 +73,12 @@ func New(budget int64) (*Store, error) {
 		return nil, ErrBudget
 	}
 	c := &Store{seed: maphash.MakeSeed(), start: time.Now()}
-	c.chunk = min(maxChunk, max(minChunk, 1<<(bits.Len64(uint64(budget/shardChunks))-2)))
+	chunk := chunkOf(budget / 2)
 	n := 1 << bits.Len(uint(64*runtime.GOMAXPROCS(0)-1))
-	for n > 1 && int64(n)*shardChunks*int64(c.chunk) > budget {
+	for n > 1 && int64(n)*shardChunks*chunk > budget {
 		n /= 2
 	}
+	c.chunk.Store(chunk)
 	c.shift = uint(64 - bits.TrailingZeros(uint(n)))
 	c.shards = make([]shard, n)
 	c.budget.Store(budget)
@@ -81,6 +87,11 @@ func New(budget int64) (*Store, error) {
 		c.shards[i].init()
 	}
 	return c, nil
+}
+
+// chunkOf returns the size of chunks for a shard of so many bytes.
+func chunkOf(bytes int64) int64 {
+	return min(maxChunk, max(minChunk, int64(1)<<bits.Len64(uint64(bytes/shardChunks))>>1))
 }
 
 // AppendGet appends the value of key to dst, and reports whether there is one. It keeps neither dst
@@ -136,11 +147,17 @@ func (c *Store) Set(key, value []byte, ttl time.Duration) bool {
 func (c *Store) set(key, value []byte, deadline int64, old *[]byte) (had, stored bool) {
 	hash := maphash.Bytes(c.seed, key)
 	s := c.shard(hash)
+	lost := false // put has removed the entry that it could not replace, and the hook has not heard of it
 	if int64(len(key))+int64(len(value)) <= c.budget.Load()/largest-deadlineBytes {
 		for range mostRounds {
 			s.lock()
-			had = s.appendOld(hash, key, old) || had
+			found := s.appendOld(hash, key, old)
+			had = found || lost
 			need, ok := s.put(c, hash, key, value, deadline)
+			if !ok && found {
+				i, _ := s.find(hash, key)
+				lost = i < 0
+			}
 			s.mu.Unlock()
 			if ok {
 				c.tellGuard(hash)
@@ -153,7 +170,7 @@ func (c *Store) set(key, value []byte, deadline int64, old *[]byte) (had, stored
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	had = s.appendOld(hash, key, old) || had
+	had = s.appendOld(hash, key, old) || lost
 	if i, _ := s.find(hash, key); i >= 0 {
 		s.index.remove(i)
 	}
@@ -248,15 +265,31 @@ func (c *Store) Stats() (n Stats) {
 // muchMemory is the memory for which Resize collects garbage. The runtime gives less back by itself.
 const muchMemory = 1 << 20
 
-// Resize changes the budget. With less than before entries leave. A mebibyte of memory or more goes
-// back to the system at once, which takes a garbage collection. A budget less than [MinBudget] is an
+// Least returns the least budget of Resize: [MinBudget], or more if the store was made with so many shards that they would take
+// most of it.
+func (c *Store) Least() int64 { return max(MinBudget, 2*int64(len(c.shards))*leastMemory) }
+
+// Resize changes the budget. With less than before entries leave: those that were read stay first. A mebibyte of memory
+// or more goes back to the system at once, which takes a garbage collection. A budget less than [Store.Least] is an
 // error.
 func (c *Store) Resize(budget int64) error {
-	if budget < MinBudget {
+	c.resizing.Lock()
+	defer c.resizing.Unlock()
+	if budget < c.Least() {
 		return ErrBudget
 	}
 	old := c.budget.Swap(budget)
 	c.room.Add(budget - old)
+	chunk := chunkOf(budget / int64(len(c.shards)))
+	if c.chunk.Swap(chunk) > chunk {
+		// A shard needs a good number of chunks: one that is full of what was read is kept as a whole.
+		for i := range c.shards {
+			s := &c.shards[i]
+			s.lock()
+			s.repack(c, int(budget/int64(len(c.shards))-leastMemory))
+			s.mu.Unlock()
+		}
+	}
 	if budget >= old {
 		return nil
 	}
@@ -317,7 +350,7 @@ func (c *Store) settle(turns int) (left int64) {
 
 // turns is the number of turns of shards that empty a store. A chunk that is read again and again leaves
 // after three laps.
-func (c *Store) turns() int { return 4 * (len(c.shards) + int(c.Bytes()/int64(c.chunk))) }
+func (c *Store) turns() int { return 4 * (len(c.shards) + int(c.chunks.Load())) }
 
 func (c *Store) shard(hash uint64) *shard { return &c.shards[hash>>c.shift] }
 

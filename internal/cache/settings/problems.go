@@ -125,8 +125,8 @@ func (o *Options) problemsOfMemory(bad func(field, format string, args ...any)) 
 }
 
 // ProblemsOfTuning returns an error for every wrong change of a cache in use: of its bounds and its
-// TTL. Nil stands for no change.
-func ProblemsOfTuning(maxEntries, maxWeight *int64, ttl *time.Duration, hasWeigh, encoded bool) []error {
+// TTL. Nil stands for no change. leastWeight is the least MaxWeight.
+func ProblemsOfTuning(maxEntries, maxWeight *int64, ttl *time.Duration, hasWeigh, encoded bool, leastWeight int64) []error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("strata: tune: %s: "+format, append([]any{field}, args...)...))
@@ -134,12 +134,8 @@ func ProblemsOfTuning(maxEntries, maxWeight *int64, ttl *time.Duration, hasWeigh
 	if n := maxEntries; n != nil && *n < 1 {
 		bad("MaxEntries", "%d is less than 1", *n)
 	}
-	least := int64(1)
-	if encoded {
-		least = bytestore.MinBudget
-	}
-	if n := maxWeight; n != nil && *n < least {
-		bad("MaxWeight", "%d is less than %d", *n, least)
+	if n := maxWeight; n != nil && *n < leastWeight {
+		bad("MaxWeight", "%d is less than %d", *n, leastWeight)
 	}
 	if maxWeight != nil && !hasWeigh && !encoded {
 		bad("MaxWeight", "needs Memory.Weigh")

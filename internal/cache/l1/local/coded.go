@@ -401,9 +401,9 @@ func (s *Coded[K, V]) Stats() l1.Stats {
 // Undecoded returns the number of values that could not be decoded.
 func (s *Coded[K, V]) Undecoded() uint64 { return s.failed.Load() }
 
-// Resize changes the bound of the bytes, which is [bytestore.MinBudget] at least.
+// Resize changes the bound of the bytes, which is [bytestore.Store.Least] at least.
 func (s *Coded[K, V]) Resize(_, maxBytes int64) []Removal[K, V] {
-	_ = s.store.Resize(max(maxBytes, bytestore.MinBudget))
+	_ = s.store.Resize(max(maxBytes, s.store.Least()))
 	return s.drain()
 }
 

@@ -71,3 +71,11 @@ func (s *Store[K, V]) Guard(g *guard.Guard) {
 
 // GuardStats returns the numbers of the guard that L1 has; zeros without one.
 func (s *Store[K, V]) GuardStats() guard.Stats { return s.guard.Load().Stats() }
+
+// LeastWeight is the least bound of weights.
+func (s *Store[K, V]) LeastWeight() int64 {
+	if coded, ok := s.Values.(*Coded[K, V]); ok {
+		return coded.store.Least()
+	}
+	return 1
+}
