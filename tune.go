@@ -45,7 +45,7 @@ type Tuning struct {
 func (c *Cache[K, V]) Tune(t Tuning) error {
 	c.tuned.mu.Lock()
 	defer c.tuned.mu.Unlock()
-	if err := c.checkTuning(&t); err != nil {
+	if err := c.checkTuning(&t, c.near.LeastWeight()); err != nil {
 		c.tuned.refused.Add(1)
 		return err
 	}
@@ -101,12 +101,12 @@ func (t *tuned) apply(o *call) {
 }
 
 // checkTuning returns an error for every wrong field of t.
-func (c *Cache[K, V]) checkTuning(t *Tuning) error {
+func (c *core) checkTuning(t *Tuning, leastWeight int64) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
 	m := &c.settings.Memory
-	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded, c.near.LeastWeight())...)
+	return errors.Join(check.ProblemsOfTuning(t.MaxEntries, t.MaxWeight, t.TTL, m.Weigh != nil, m.Encoded, leastWeight)...)
 }
 
 // changes names the changes, as "TTL=1m0s Off=true"; empty for none.

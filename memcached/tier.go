@@ -54,7 +54,8 @@ var _ remote.Prober = (*Tier)(nil)
 
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server; Fleet.Dead does not apply. Calls for the keys
-// of a dead server are errors, and calls for the keys of the others are not affected.
+// of a dead server are errors. Calls for the keys of the others are not affected, unless these have tags, whose items may be
+// on the dead one.
 // After [Client.SetServers] it begins anew: values from before the change are absent.
 func NewTier(c *Client) *Tier {
 	t := castier.NewFleet(items{c})

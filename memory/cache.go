@@ -56,7 +56,8 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 
 // Set stores a value for Options.TTL. It reports false if the value was not
 // stored, because the cache is closed, or because the value is heavier than MaxWeight
-// or than the part of it that pinned entries leave free. In these cases the key is
+// or than the part of it that pinned entries leave free, or because other writers have taken the room a thousand
+// times. In these cases the key is
 // removed. With A3FIFO it also reports false if the cache is full, the key has no value,
 // and the value is so heavy that it would push out many others: such a value is stored
 // once it is set often enough. Other methods that store do so at once.

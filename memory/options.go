@@ -24,7 +24,8 @@ type Options[K comparable, V any] struct {
 	MaxEntries int
 
 	// MaxWeight is the largest sum of weights, in the unit of Weigh. It
-	// requires Weigh. Zero means no such bound.
+	// requires Weigh. Zero means no such bound: then the sum is at most [math.MaxInt64]. More than
+	// 2^56 counts as 2^56.
 	MaxWeight int64
 
 	// Weigh returns the weight of an entry; nil means that each entry weighs 1.

@@ -11,7 +11,8 @@ func (p Policy) String() string { return evict.Policy(p).String() }
 
 // The policies. A cache of more than 1023 entries is divided into up to 4 parts
 // per processor, rounded up to a power of two, of at least 512 entries. With a MaxWeight the
-// entries that the cache holds are counted, and without one those that it may hold. The
+// entries that the cache holds are counted, and without one those that it may hold when it
+// is made; Resize does not change the number of parts. The
 // policy decides for each part. A Set of a key with an entry counts as a use.
 const (
 	// A3FIFO is the default, made for traffic of any kind. It keeps the entries used

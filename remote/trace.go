@@ -4,8 +4,8 @@ import "context"
 
 // Trace is told of each command of a client right before the command is sent to a server. It
 // returns a function, or nil. The function is called once, when the command has ended. ctx is the
-// context of the call. Both functions run in the goroutine of the call, must be safe for
-// concurrent use, and must not panic. The Options of the clients redis and memcached have a
+// context of the call. Both functions must be safe for concurrent use. The call waits for each of them for 50 ms at most; then
+// the function runs on, and a panic in it changes nothing. The Options of the clients redis and memcached have a
 // Trace.
 type Trace func(ctx context.Context, c Command) (end func(CommandEnd))
 

@@ -124,7 +124,7 @@ func TestSmallStoresHoldLargeEntries(t *testing.T) {
 	}
 }
 
-// TestEachEntryIsHeardOfOnce compares all that leaves a store, as its hook and its callers hear it, with what they have
+// TestEachEntryIsHeardOfOnce compares all that leaves a store, as its hook and its callers hear it, with all that was
 // stored.
 func TestEachEntryIsHeardOfOnce(t *testing.T) {
 	for seed := range uint64(kit.Rounds(60)) {

@@ -282,7 +282,7 @@ func (c *Store) Resize(budget int64) error {
 	c.room.Add(budget - old)
 	chunk := chunkOf(budget / int64(len(c.shards)))
 	if c.chunk.Swap(chunk) > chunk {
-		// A shard needs a good number of chunks: one that is full of what was read is kept as a whole.
+		// A shard needs a good number of chunks: a chunk full of entries that were read is kept as a whole.
 		for i := range c.shards {
 			s := &c.shards[i]
 			s.lock()
@@ -332,7 +332,7 @@ func (c *Store) Settle() {
 	}
 }
 
-// settle frees memory that is owed, in so many turns of shards at most, and returns what is owed afterwards.
+// settle frees memory that is owed, in so many turns of shards at most, and returns the debt that is left.
 func (c *Store) settle(turns int) (left int64) {
 	for left = c.owed.Load(); turns > 0 && left > 0; turns-- {
 		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]

@@ -164,7 +164,7 @@ func (c *core) init(maxEntries, maxWeight int64) {
 	}
 	n := shardCount(bound)
 	c.shards = make([]shard, n)
-	if maxWeight > 0 {
+	if c.rest.weighs = maxWeight > 0; c.rest.weighs {
 		n = 1 // how many entries fit is not known
 	}
 	c.use(n)

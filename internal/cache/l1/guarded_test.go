@@ -221,3 +221,31 @@ func TestDebtsBesideAllElse(t *testing.T) {
 		t.Errorf("%d entries of %d", n, c.Len())
 	}
 }
+
+// TestUnitsForAGuardStayWhenTheBoundChanges resizes caches from a bound of entries to one of weights, and back.
+func TestUnitsForAGuardStayWhenTheBoundChanges(t *testing.T) {
+	for _, weighted := range []bool{false, true} {
+		o, units := Config[int, int]{MaxEntries: 100_000}, int64(1000)
+		if weighted {
+			o, units = Config[int, int]{MaxWeight: 100_000}, 5000
+		}
+		c := New(o)
+		w := WardOf(c)
+		for i := range 1000 {
+			c.Set(NewEntry(c, i, i, Forever), 5)
+		}
+		for _, bounds := range [][2]int64{{0, 200_000}, {200_000, 0}, {200_000, 200_000}} {
+			c.Resize(bounds[0], bounds[1])
+			if n, _ := w.Usage(); n != units {
+				t.Errorf("bounds %v: %d units, %d before", bounds, n, units)
+			}
+		}
+		w.Owe(units / 2)
+		w.Settle()
+		if entries, n := w.Shed(); entries != 500 || n != units/2 || c.Len() != 500 {
+			t.Errorf("%d entries of %d units have left, %d are there", entries, n, c.Len())
+		}
+		validate(t, c)
+		c.Close()
+	}
+}

@@ -63,13 +63,13 @@ func (c *core) release(d change) {
 
 // over reports whether a change would exceed a bound.
 func (c *core) over(d change) bool {
-	lack := c.lack(d)
-	return lack.entries > 0 || lack.weight > 0
+	missing := lack(c, d)
+	return missing.entries > 0 || missing.weight > 0
 }
 
 // lack returns by how much a change would exceed the bounds; less than zero is room. Sums may overflow, and the room does
 // not.
-func (c *core) lack(d change) change {
+func lack(c *core, d change) change {
 	return change{d.entries - (c.maxEntries.Load() - c.entries.Load()), d.weight - (c.maxWeight.Load() - c.weight.Load())}
 }
 
@@ -150,7 +150,7 @@ func (c *core) evictOne(s *shard, how eviction, gone []removed) ([]removed, chan
 }
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
-// first from crowded shards, then a part of what is missing from each. Other writers may take the room before
+// first from crowded shards, then a part of the missing room from each. Other writers may take the room before
 // the caller does. keep stays, if there is one.
 func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) []removed {
 	for i := range c.shards {
@@ -163,10 +163,10 @@ func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) 
 			gone = c.shrink(s, d, eviction{keep: keep}, gone)
 		}
 	}
-	// A shard that makes all the room for a heavy entry loses what it uses most, while the others keep what they never use.
+	// A shard that makes all the room for a heavy entry loses its entries in use, while the others keep entries of no use.
 	for n := 1; n > 0 && c.over(d); {
-		lack := c.lack(d)
-		gone, n = c.slice(change{max(0, lack.entries), max(0, lack.weight)}, keep, gone)
+		missing := lack(c, d)
+		gone, n = c.slice(change{max(0, missing.entries), max(0, missing.weight)}, keep, gone)
 	}
 	return gone
 }
@@ -250,8 +250,9 @@ const (
 
 // rest is the part of the cache that must still be evicted.
 type rest struct {
-	// ppm is Config.EvictShare in millionths. It is written once.
-	ppm int64
+	// ppm is Config.EvictShare in millionths, weighs whether the guard counts weights. Both are written once.
+	ppm    int64
+	weighs bool
 	// share is a share of the cache, guard what the guard of the memory wants.
 	share, guard debt
 	// left says that the sweeper evicts the rest, and no store is about to.
@@ -344,11 +345,11 @@ func (c *core) owe(d change) {
 	if d == (change{}) || c.rest.share.rest() != (change{}) {
 		return
 	}
-	lack := c.lack(d)
-	if lack.entries > 0 {
+	missing := lack(c, d)
+	if missing.entries > 0 {
 		c.rest.share.entries.Store(part(c.maxEntries.Load()))
 	}
-	if lack.weight > 0 {
+	if missing.weight > 0 {
 		c.rest.share.weight.Store(part(c.maxWeight.Load()))
 	}
 }

@@ -210,10 +210,11 @@ func (w *Ward) Guarded(poke func()) {
 }
 
 // Usage returns the units that Owe counts, and the hits since the cache was made. A unit is one of
-// weight if the weight is bounded, and else an entry. Pinned entries have no units.
+// weight if the cache was made with a bound of weights, and else an entry: the guard learns how many bytes a unit has, so Resize
+// does not change the unit. Pinned entries have no units.
 func (w *Ward) Usage() (units int64, hits uint64) {
 	units = w.entries.Load()
-	if (*core)(w).weighted() {
+	if w.rest.weighs {
 		units = w.weight.Load()
 	}
 	return max(0, units-w.pinned.Load()), w.counts.sum(countHits)
@@ -222,7 +223,7 @@ func (w *Ward) Usage() (units int64, hits uint64) {
 // Shed returns how many entries and units debts of Owe have evicted.
 func (w *Ward) Shed() (entries, units int64) {
 	entries = w.shed.entries.Load()
-	if (*core)(w).weighted() {
+	if w.rest.weighs {
 		return entries, w.shed.weight.Load()
 	}
 	return entries, entries
@@ -235,7 +236,7 @@ func (w *Ward) Shed() (entries, units int64) {
 // entries would fill the room of the evicted ones as they come, used or not.
 func (w *Ward) Owe(units int64) {
 	d := change{entries: units}
-	if (*core)(w).weighted() {
+	if w.rest.weighs {
 		d = change{weight: units}
 	}
 	w.rest.guard.set(d)

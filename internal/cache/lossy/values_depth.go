@@ -60,7 +60,7 @@ func isFlatKind(k reflect.Kind) bool {
 	return k < reflect.Array || k == reflect.String
 }
 
-// endless reports whether a value of t may have parts without end: t contains itself or an interface, in what an encoder
+// endless reports whether a value of t may have parts without end: t contains itself or an interface, in the parts that an encoder
 // writes. within has the types around t, and false for those that were looked at.
 func (r *Rules) endless(t reflect.Type, within map[reflect.Type]bool) bool {
 	if around, known := within[t]; known {

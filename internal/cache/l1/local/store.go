@@ -65,7 +65,8 @@ func (s *Store[K, V]) Guard(g *guard.Guard) {
 		s.leave()
 	}
 	s.guard.Store(g)
-	values, negatives := s.Values.Guard(g), guard.Watch(g, l1.WardOf(s.Negatives), false)
+	// The floor is one of values, in their unit.
+	values, negatives := s.Values.Guard(g), guard.Watch(g.WithFloor(0), l1.WardOf(s.Negatives), false)
 	s.leave = func() { values(); negatives() }
 }
 

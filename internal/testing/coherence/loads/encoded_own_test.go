@@ -47,7 +47,7 @@ func TestHookForLoadsHasAValueOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestLoaderThatOutlivesItsCallersHasThePreviousValue gives the stale value to a caller, who changes it, while the Loader
+// TestLoaderThatOutlivesItsCallersHasThePreviousValue gives the stale value to a caller that changes it, while the Loader
 // goes on after HardTimeout.
 func TestLoaderThatOutlivesItsCallersHasThePreviousValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
