@@ -34,17 +34,20 @@ const MinBytes = 128 << 10
 
 // NewByteCache makes an empty cache that takes at most maxBytes of memory, with keys, values, tables
 // and memory that no entry uses. It grows up to that as entries come. It returns an error if maxBytes is
-// less than [MinBytes].
+// less than [MinBytes], or 2 GiB or more on a 32-bit machine.
 func NewByteCache(maxBytes int64) (*ByteCache, error) {
 	s, err := bytestore.New(maxBytes)
 	if err != nil {
-		return nil, boundError(maxBytes)
+		return nil, boundError(maxBytes, MinBytes)
 	}
 	return &ByteCache{store: s}, nil
 }
 
-func boundError(maxBytes int64) error {
-	return fmt.Errorf("memory: a ByteCache of %d bytes is too small: it needs %d", maxBytes, MinBytes)
+func boundError(maxBytes, least int64) error {
+	if maxBytes >= least {
+		return fmt.Errorf("memory: a ByteCache of %d bytes is too large for this machine", maxBytes)
+	}
+	return fmt.Errorf("memory: a ByteCache of %d bytes is too small: it needs %d", maxBytes, least)
 }
 
 // AppendGet appends the value of key to dst, and reports whether there is one. The returned slice is
@@ -80,10 +83,11 @@ func (c *ByteCache) All() iter.Seq2[[]byte, []byte] { return c.store.All() }
 
 // Resize changes the bound. With less than before, entries leave. A mebibyte of memory or more goes back
 // to the operating system at once, which takes a garbage collection. Resize returns an error, and changes
-// nothing, if maxBytes is less than [MinBytes].
+// nothing, if maxBytes is less than [MinBytes], or than the two kibibytes that each part of the cache needs: there are up to
+// 128 parts for each processor, as many as the first bound has mebibytes.
 func (c *ByteCache) Resize(maxBytes int64) error {
 	if c.store.Resize(maxBytes) != nil {
-		return fmt.Errorf("memory: a ByteCache with a bound of %d bytes is too small: this one needs %d", maxBytes, c.store.Least())
+		return boundError(maxBytes, c.store.Least())
 	}
 	return nil
 }

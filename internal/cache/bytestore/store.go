@@ -3,6 +3,7 @@ package bytestore
 import (
 	"errors"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"runtime"
 	"runtime/debug"
@@ -25,8 +26,8 @@ const (
 	page = 8 << 10
 )
 
-// ErrBudget means that a budget is less than [Store.Least].
-var ErrBudget = errors.New("bytestore: the budget is too small")
+// ErrBudget means that a budget is less than [Store.Least], or too large for the machine.
+var ErrBudget = errors.New("bytestore: the budget is too small, or too large")
 
 // Store is a bounded map of bytes to bytes. Make it with [New]. It is safe for concurrent use.
 type Store struct {
@@ -69,7 +70,7 @@ type Stats struct {
 // New returns an empty store that takes at most budget bytes, with all that it needs. On 32-bit
 // machines a budget is less than 2 GiB.
 func New(budget int64) (*Store, error) {
-	if budget < MinBudget {
+	if budget < MinBudget || budget > math.MaxInt {
 		return nil, ErrBudget
 	}
 	c := &Store{seed: maphash.MakeSeed(), start: time.Now()}
@@ -275,7 +276,7 @@ func (c *Store) Least() int64 { return max(MinBudget, 2*int64(len(c.shards))*lea
 func (c *Store) Resize(budget int64) error {
 	c.resizing.Lock()
 	defer c.resizing.Unlock()
-	if budget < c.Least() {
+	if budget < c.Least() || budget > math.MaxInt {
 		return ErrBudget
 	}
 	old := c.budget.Swap(budget)

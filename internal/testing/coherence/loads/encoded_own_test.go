@@ -3,12 +3,15 @@ package loads_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/memory"
 )
 
 // listsCache returns a cache with an encoded L1 whose values can be changed by all that get them.
@@ -75,4 +78,20 @@ func TestLoaderThatOutlivesItsCallersHasThePreviousValue(t *testing.T) {
 			t.Errorf("the Loader has %q", got)
 		}
 	})
+}
+
+// TestTuneRefusesABoundThatTheStoreOfAnEncodedL1CannotKeep tunes a cache that was made for many processors and much memory.
+func TestTuneRefusesABoundThatTheStoreOfAnEncodedL1CannotKeep(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	c, _ := encodedCache(t, func(o *strata.Options[int, []byte]) { o.Memory.MaxWeight = 1 << 30 })
+	if err := c.Tune(strata.Tuning{MaxWeight: new(int64(memory.MinBytes))}); err == nil || !strings.Contains(err.Error(), "tune: MaxWeight: ") || c.Stats().MaxWeight != 1<<30 {
+		t.Errorf("%v, the bound is %d", err, c.Stats().MaxWeight)
+	}
+	lab.Must(t, c.Tune(strata.Tuning{MaxWeight: new(int64(8 << 20))}))
+	for key := range 30_000 {
+		lab.Must(t, c.Set(t.Context(), key, make([]byte, 100)))
+	}
+	if s := c.Stats(); s.MaxWeight != 8<<20 || s.Weight > s.MaxWeight || c.Len() < 29_000 {
+		t.Errorf("%d entries in %d bytes of %d", c.Len(), s.Weight, s.MaxWeight)
+	}
 }
