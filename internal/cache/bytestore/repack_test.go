@@ -31,8 +31,12 @@ func TestResizedStoreHoldsWhatItsBudgetHolds(t *testing.T) {
 		from, to   int64
 		part       int // of a new store, in percent
 	}{
-		{1, 64 << 20, 8 << 20, 95}, {1, 64 << 20, 2 << 20, 90}, {1, 64 << 20, 1 << 20, 80}, {16, 1 << 30, 16 << 20, 85},
-		{1, MinBudget, 8 << 20, 95}, {2, 1 << 20, 8 << 20, 95},
+		{1, 64 << 20, 8 << 20, 95},
+		{1, 64 << 20, 2 << 20, 90},
+		{1, 64 << 20, 1 << 20, 80},
+		{16, 1 << 30, 16 << 20, 85},
+		{1, MinBudget, 8 << 20, 95},
+		{2, 1 << 20, 8 << 20, 95},
 	} {
 		for _, size := range []int{100, 1100} {
 			c, fresh := made(t, x.processors, x.from), made(t, 1, x.to)

@@ -149,7 +149,7 @@ func Watch[T any, C interface {
 		return nil
 	})
 	if g.state.add(m) {
-		m.begin(C(c), g.state.poked)
+		m.begin(c, g.state.poked)
 	}
 	return func() {
 		g.state.remove(m)
