@@ -40,6 +40,12 @@ type (
 	named struct {
 		*Profile `json:"profile"`
 	}
+	// Link is embedded in each part of a list.
+	Link struct {
+		Name string `json:"name,omitempty"`
+		Next *chain `json:"next,omitempty"`
+	}
+	chain struct{ *Link }
 
 	// turned is written as its text from the end, and read the same way, but not as a key of a map: encoding/json
 	// calls UnmarshalText of a string and not its MarshalText.
@@ -127,6 +133,15 @@ func TestJSONRefusesEmbeddedPointersThatBecomeNil(t *testing.T) {
 	js(t, "fields of others", shadowed{&Profile{Nick: "a"}, "b", 1}, false)
 	js(t, "fields of others, nil", shadowed{nil, "b", 1}, true)
 	js(t, "a field by itself", named{&Profile{}}, true)
+	// Each of them is looked at once: not with all that come behind it.
+	kit.Watch(t, time.Minute)
+	var l *chain
+	for range 9000 {
+		l = &chain{&Link{Next: l, Name: "a"}}
+	}
+	js(t, "a long list", l, true)
+	l.Link.Next.Link.Next.Name, l.Link.Next.Link.Next.Next = "", nil
+	js(t, "a list with an end of nothing", l, false)
 }
 
 func TestJSONRefusesKeysThatFindOtherEntries(t *testing.T) {

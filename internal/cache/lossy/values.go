@@ -53,6 +53,7 @@ type Values struct {
 	// themselves, and Texts that some parts are texts.
 	Open, Self, Texts bool
 	nests             bool // a part that encodes itself may have parts without end
+	embeds            bool // structs are embedded by pointers
 }
 
 // Change is the error for a value that an encoding would change.
@@ -143,6 +144,18 @@ func newValues(t reflect.Type, r Rules, known *sync.Map) *Values {
 // Check returns a *Change if the value behind a pointer does not survive. It looks at
 // the cheap parts; for the others it calls Again.
 func (s *Values) Check(pointer any) error {
+	v := reflect.ValueOf(pointer).Elem()
+	if c := s.checkParts(v); c != nil {
+		return c
+	}
+	if s.embeds && !s.keepsEmbedded(v) {
+		return changed("a pointer to an embedded struct would be decoded as nil: none of its fields is written")
+	}
+	return nil
+}
+
+// checkParts checks the parts of v by themselves.
+func (s *Values) checkParts(v reflect.Value) *Change {
 	if s.root.plain() {
 		return nil
 	}
@@ -151,10 +164,7 @@ func (s *Values) Check(pointer any) error {
 	if s.Open {
 		w = &walk{most: s.MaxDepth}
 	}
-	if c := s.root.check(w, reflect.ValueOf(pointer).Elem()); c != nil {
-		return c
-	}
-	return nil
+	return s.root.check(w, v)
 }
 
 // again returns v as another program has it.
@@ -225,7 +235,7 @@ func (b *planner) plan(at place) func(*walk, reflect.Value) *Change {
 	case reflect.Map:
 		return b.mapping(t)
 	case reflect.Struct:
-		return b.structure(t, at.addressed)
+		return b.structure(at)
 	}
 	return nil
 }

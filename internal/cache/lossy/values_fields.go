@@ -1,8 +1,8 @@
 package lossy
 
 import (
-	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -22,8 +22,9 @@ type step struct {
 }
 
 // structure checks the fields of structs.
-func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.Value) *Change {
+func (b *planner) structure(at place) func(*walk, reflect.Value) *Change {
 	var steps []step
+	t := at.of
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if b.leavesOut(&f) {
@@ -32,7 +33,7 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 		_, options, _ := strings.Cut(f.Tag.Get(b.Tag), ",")
 		embedded := b.JSON && isFlat(&f)
 		s := step{
-			node: b.node(place{f.Type, addressed, embedded}), at: i, name: "." + f.Name,
+			node: b.node(place{f.Type, at.addressed, embedded}), at: i, name: "." + f.Name,
 			omits: b.omission(&f, options),
 			skips: b.SkipsZero && f.Type.Kind() == reflect.Pointer && !b.selfMade(f.Type),
 			unset: embedded && !f.IsExported() && f.Type.Kind() == reflect.Pointer,
@@ -45,14 +46,15 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 			steps = append(steps, s)
 		}
 	}
-	// A decoder of JSON makes an embedded struct behind a pointer for its first field in the text. So it becomes nil if
-	// all its fields are left out, or have the names of others.
-	embeds := b.JSON && embedsPointers(t, map[reflect.Type]bool{})
-	if len(steps) == 0 && !embeds {
+	b.embeds = b.embeds || b.JSON && slices.ContainsFunc(fieldsOf(t), isFlatPointer)
+	if len(steps) == 0 {
 		return nil
 	}
-	return func(w *walk, v reflect.Value) *Change {
-		c := w.enter()
+	return func(w *walk, v reflect.Value) (c *Change) {
+		if !at.embedded { // else its fields are at the level of the struct around it
+			c = w.enter()
+			defer w.leave()
+		}
 		for i := 0; i < len(steps) && c == nil; i++ {
 			s := &steps[i]
 			if f := v.Field(s.at); s.usual {
@@ -64,12 +66,6 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 				_ = c.in(s.name)
 			}
 		}
-		if c == nil && embeds && hasEmbedded(v) {
-			if back, err := b.again(v); err != nil || !sameEmbedded(v, back) {
-				c = changed("a pointer to an embedded struct would be decoded as nil: none of its fields is written")
-			}
-		}
-		w.leave()
 		return c
 	}
 }
@@ -173,56 +169,4 @@ func has(options, one string) bool {
 		}
 	}
 	return false
-}
-
-// embedded iterates over the embedded structs of t whose fields JSON writes as fields of t.
-func embedded(t reflect.Type) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i := range t.NumField() {
-			if f := t.Field(i); isFlat(&f) && f.Tag.Get("json") != "-" && !yield(i) {
-				return
-			}
-		}
-	}
-}
-
-// embedsPointers reports whether structs are embedded in t, or in those, by pointers.
-func embedsPointers(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	for i := range embedded(t) {
-		if of := t.Field(i).Type; of.Kind() == reflect.Pointer || embedsPointers(of, seen) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasEmbedded reports whether one of these pointers is not nil.
-func hasEmbedded(v reflect.Value) bool {
-	for i := range embedded(v.Type()) {
-		if f := v.Field(i); f.Kind() == reflect.Struct && hasEmbedded(f) || f.Kind() == reflect.Pointer && !f.IsNil() {
-			return true
-		}
-	}
-	return false
-}
-
-// sameEmbedded reports whether the same of these pointers are nil in two structs.
-func sameEmbedded(a, b reflect.Value) bool {
-	for i := range embedded(a.Type()) {
-		x, y := a.Field(i), b.Field(i)
-		if x.Kind() == reflect.Pointer {
-			if x.IsNil() != y.IsNil() {
-				return false
-			}
-			x, y = x.Elem(), y.Elem() // no struct if it is nil
-		}
-		if x.IsValid() && !sameEmbedded(x, y) {
-			return false
-		}
-	}
-	return true
 }
