@@ -142,7 +142,7 @@ func TestJSONRefusesEmbeddedPointersThatBecomeNil(t *testing.T) {
 		l = &chain{&Link{Next: l, Name: "a"}}
 	}
 	js(t, "a long list", l, true)
-	l.Link.Next.Link.Next.Name, l.Link.Next.Link.Next.Next = "", nil
+	l.Next.Next.Name, l.Next.Next.Next = "", nil
 	js(t, "a list with an end of nothing", l, false)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -284,4 +285,6 @@ func TestPlainTablesGoOnAfterErrors(t *testing.T) {
 
 type refusing struct{}
 
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Err: errors.New("no route")}
+}
