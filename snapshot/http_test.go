@@ -379,7 +379,7 @@ func TestSlowPutsEnd(t *testing.T) {
 		c := alone(t, "users", 0)
 		for _, h := range []http.Handler{
 			snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, AllowPut: true}, c),
-			// One whose own rate is lower than that of the peer waits for itself.
+			// A handler with a lower rate than its peer waits for itself.
 			snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, AllowPut: true, BytesPerSecond: 1000}, c),
 		} {
 			client, begun := serve(t, h), time.Now()

@@ -42,9 +42,7 @@ func (s *shard) repack(c *Store, most int) {
 		}
 		slices.Reverse(old[q])
 	}
-	// Numbers of old chunks are not used for new ones meanwhile: a place tells an entry from another.
-	unused := s.unused
-	s.unused, s.queues = nil, [queues]queue{}
+	s.queues = [queues]queue{}
 	for _, read := range []bool{true, false} {
 		for _, q := range []int{main, small} {
 			for _, n := range old[q] {
@@ -55,10 +53,10 @@ func (s *shard) repack(c *Store, most int) {
 	for q := range queues {
 		slices.Reverse(s.queues[q].chunks.numbers) // the youngest came first
 	}
+	// Not before: their numbers are no numbers of new chunks as long as an entry may be in them.
 	for _, n := range slices.Concat(old[main], old[small]) {
 		s.release(c, n)
 	}
-	s.unused = append(s.unused, unused...)
 	s.shrinkIndex(c)
 }
 
@@ -93,8 +91,8 @@ func (s *shard) repackChunk(c *Store, n, q int, wasRead bool, most int) (left in
 	return most
 }
 
-// repackTo returns a place for an entry of a size, and how many bytes are left; zero without enough of them. The memory is
-// taken whether or not there is room: that of the old chunks is given back soon.
+// repackTo returns a place for an entry of a size, and how many bytes are left; zero without enough of them. It
+// takes memory for new chunks although there may be no room: the old chunks give theirs back soon.
 func (s *shard) repackTo(c *Store, q, size, most int) (p place, left int) {
 	memory := int(c.chunk.Load())
 	own := size >= memory/4
@@ -109,13 +107,12 @@ func (s *shard) repackTo(c *Store, q, size, most int) (p place, left int) {
 			return p, most
 		}
 	}
-	if most < memory || len(s.chunks) >= maxChunks {
+	if most < memory || !s.hasNumber() {
 		return 0, most
 	}
 	c.give(-memory)
-	n := len(s.chunks)
-	s.chunks = append(s.chunks, chunk{data: make([]byte, memory), own: own, queue: uint8(q)})
-	c.chunks.Add(1)
+	n := s.addChunk(c, memory)
+	s.chunks[n].own, s.chunks[n].queue = own, uint8(q)
 	s.queues[q].bytes += memory
 	if own {
 		s.chunks[n].end = size

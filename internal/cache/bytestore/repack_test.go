@@ -188,3 +188,28 @@ func heardOnce(t *testing.T, seed uint64) {
 	}
 	check(t, c)
 }
+
+// TestResizeAgainAndAgainUsesUpNothing makes a store smaller and larger in turn.
+func TestResizeAgainAndAgainUsesUpNothing(t *testing.T) {
+	c := made(t, 1, 64<<20)
+	most := 0
+	for turn := range 200 {
+		for _, budget := range []int64{4 << 20, 64 << 20} {
+			fill(c, 2000, 1000)
+			if err := c.Resize(budget); err != nil {
+				t.Fatal(err)
+			}
+		}
+		numbers := 0
+		for i := range c.shards {
+			numbers += len(c.shards[i].chunks)
+		}
+		if turn == 20 {
+			most = numbers
+		}
+		if turn > 20 && numbers > 2*most {
+			t.Fatalf("turn %d: %d numbers of chunks, %d in turn 20", turn, numbers, most)
+		}
+	}
+	check(t, c)
+}

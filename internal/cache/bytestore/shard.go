@@ -242,9 +242,17 @@ func (s *shard) newChunk(c *Store, memory int, own bool) (n int) {
 		}
 		s.release(c, n) // it was made before a Resize
 	}
-	if len(s.unused) == 0 && len(s.chunks) >= maxChunks || !c.take(memory) {
+	if !s.hasNumber() || !c.take(memory) {
 		return 0
 	}
+	return s.addChunk(c, memory)
+}
+
+// hasNumber reports whether there is a number for another chunk.
+func (s *shard) hasNumber() bool { return len(s.unused) > 0 || len(s.chunks) < maxChunks }
+
+// addChunk returns an empty chunk, whose memory is taken.
+func (s *shard) addChunk(c *Store, memory int) (n int) {
 	if last := len(s.unused) - 1; last >= 0 {
 		n, s.unused = s.unused[last], s.unused[:last]
 	} else {
