@@ -209,6 +209,7 @@ func (t *simTier) Acquire(ctx context.Context, r []remote.Request, d time.Durati
 	for i := range acquired {
 		if l := &acquired[i].Lease; acquired[i].Err == nil && l.Grant == remote.OnHold {
 			t.tell(r[i].Key, began+checker.Time(l.Wait))
+			t.holds(r[i].Key, l.Wait)
 		}
 	}
 	return acquired, err
@@ -282,12 +283,19 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 }
 
 // onHold excuses loads during the hold of a drop: it begins when the drop is
-// carried out, which may be long after its caller has left.
+// carried out, which may be long after its caller has left, and elsewhere when the message
+// about it arrives.
 func (t *simTier) onHold(d remote.Drop) {
 	if d.Hold > 0 {
-		now := t.s.rec.Now()
-		t.s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, Key: d.Key, From: now, To: now + checker.Time(d.Hold+t.s.early()) + simSlack})
+		t.holds(d.Key, d.Hold+t.s.early()+t.s.o.delay)
 	}
+}
+
+// holds excuses loads during a hold that lasts for another left. An instance that L2 has told
+// of it counts from the answer on, which may come long after L2 has given it.
+func (t *simTier) holds(key string, left time.Duration) {
+	now := t.s.rec.Now()
+	t.s.rec.Excuse(checker.Excuse{Cluster: true, Instance: checker.Shared, Key: key, From: now, To: now + checker.Time(left) + simSlack})
 }
 
 func (t *simTier) DropAll(ctx context.Context, soft bool) error {
