@@ -189,9 +189,9 @@ func (c *conn) clean() bool { return !c.entered && c.Quiet() && c.Buffered() == 
 
 // explain replaces the symptom in an error of this connection by its cause.
 func (c *conn) explain(ctx context.Context, bounded bool, err error) error {
-	var ce *ConnError
-	if errors.As(err, &ce) {
-		ce.Err = c.term.reason(ce.Err)
+	if f, ok := faults.Inside(err); ok {
+		f.Err = c.term.reason(f.Err)
+		err = faults.Fail(f)
 	}
 	return faults.Explain(ctx, bounded, err)
 }

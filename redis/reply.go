@@ -94,12 +94,12 @@ func (e *ConnError) Unwrap() error { return e.Err }
 // faults are the errors of this package for its connections.
 var faults = &pool.Errors{ // read-only
 	Fail: func(f pool.Failure) error { return &ConnError{Op: f.Op, Sent: f.Sent, Err: f.Err, cut: f.Cut} },
-	Inside: func(err error) (f pool.Failure, reason *error) {
-		var ce *ConnError
-		if !errors.As(err, &ce) {
-			return f, nil
+	Inside: func(err error) (f pool.Failure, ok bool) {
+		ce, ok := err.(*ConnError) //nolint:errorlint // within another error it may be of another client, as of a reader
+		if !ok {
+			return f, false
 		}
-		return pool.Failure{Op: ce.Op, Sent: ce.Sent, Err: ce.Err, Cut: ce.cut}, &ce.Err
+		return pool.Failure{Op: ce.Op, Sent: ce.Sent, Err: ce.Err, Cut: ce.cut}, true
 	},
 	Package: "redis", Protocol: ErrProtocol, Closed: ErrClosed, TooLarge: ErrTooLarge,
 }

@@ -147,7 +147,7 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 			ask = asked(ask)
 		}
 		if s.r.n.o.Trace != nil {
-			ask = s.tracedAsk(ctx, ask)
+			ask = s.tracedAsk(ctx, cn, ask)
 		}
 		answer = f(ask)
 		return broken
@@ -200,16 +200,19 @@ func asked(ask watch.Ask) watch.Ask {
 	}
 }
 
-// tracedAsk returns ask, with the Trace told of each round trip.
-func (s tierServer) tracedAsk(ctx context.Context, ask watch.Ask) watch.Ask {
+// tracedAsk returns ask over cn, with the Trace told of each round trip.
+func (s tierServer) tracedAsk(ctx context.Context, cn *conn, ask watch.Ask) watch.Ask {
 	return func(b *watch.Batch) (replies []resp.Value, err error) {
 		_ = s.traced(ctx, several(b.Text, b.N), func() error {
 			// The status of a single command is its reply. Of several commands only the failure of
 			// the connection is told.
-			if replies, err = ask(b); b.N == 1 && len(replies) == 1 {
-				return failed(replies[0], err)
+			replies, err = ask(b)
+			_, bounded := ctx.Deadline()
+			cause := cn.explain(ctx, bounded, err)
+			if b.N == 1 && len(replies) == 1 {
+				return failed(replies[0], cause)
 			}
-			return err
+			return cause
 		})
 		return replies, err
 	}

@@ -152,3 +152,44 @@ func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 		o.Only(t, " of , upkeep true") // the bus proves that messages arrive
 	})
 }
+
+// TestTraceIsToldTheCauseAndKeepsIt lets a server fall silent in the middle of a call, and looks at
+// the told errors when the call has ended: a slow Trace reads them as late.
+func TestTraceIsToldTheCauseAndKeepsIt(t *testing.T) {
+	type end struct {
+		err  error
+		text string
+	}
+	var told []end
+	trace := func(context.Context, remote.Command) func(remote.CommandEnd) {
+		return func(e remote.CommandEnd) { told = append(told, end{e.Err, fmt.Sprint(e.Err)}) }
+	}
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Trace = trace }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		tier := redis.NewTier(c).Bind(remote.Space{Name: "users"}).(*redis.Tier)
+		mustSet(t, c, "a", "b")
+		silent := func(*fakeredis.Session, [][]byte) {}
+		for _, name := range []string{"HMGET", "HGETALL", "GET"} {
+			s.Handle(name, silent)
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"Tags": func(ctx context.Context) error { _, err := tier.Tags(ctx, []string{"t"}); return err },
+			"Watch": func(ctx context.Context) error {
+				_, err := c.Watch(ctx, []string{"a"}, func(tx *redis.Tx) error { return tx.Do("GET", "a").Err() })
+				return err
+			},
+		} {
+			told = nil
+			if err := call(kit.Within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if len(told) == 0 {
+				t.Errorf("%s: the Trace was told nothing", name)
+			}
+			for i, e := range told {
+				if e.err != nil && !errors.Is(e.err, context.DeadlineExceeded) || fmt.Sprint(e.err) != e.text {
+					t.Errorf("%s: the Trace was told %q as end %d of %d, which became %v", name, e.text, i+1, len(told), e.err)
+				}
+			}
+		}
+	})
+}

@@ -190,7 +190,7 @@ func config(s *server) pool.Config[*wire] {
 		Dial: s.dial,
 		Errors: &pool.Errors{
 			Fail:     func(f pool.Failure) error { return &failure{f.Op, f.Sent, f.Err} },
-			Inside:   func(error) (f pool.Failure, reason *error) { return f, nil },
+			Inside:   func(error) (f pool.Failure, ok bool) { return f, false },
 			Protocol: errBroken, Closed: errors.New("closed"),
 		},
 	}

@@ -36,9 +36,9 @@ type Failure struct {
 type Errors struct {
 	// Fail makes the error for a failure.
 	Fail func(Failure) error
-	// Inside returns the failure inside an error made by Fail, and the place of its
-	// reason there; nil for any other error.
-	Inside func(err error) (f Failure, reason *error)
+	// Inside returns the failure in an error made by Fail; ok is false for any other error,
+	// also for one that wraps such an error.
+	Inside func(err error) (f Failure, ok bool)
 	// Package is the name of the client's package, at the beginning of its errors.
 	Package string
 	// Protocol is in the chain of an error if the server has broken the protocol,
@@ -66,16 +66,19 @@ func (e *Errors) Reason(err error) error {
 	return err
 }
 
-// Explain replaces the symptom in an error of an operation under ctx by its cause.
-// bounded says that the deadline of ctx was set on the connection.
+// Explain returns the error of an operation under ctx with its cause in place of the symptom.
+// bounded says that the deadline of ctx was set on the connection. err stays as it is: a
+// trace may have it.
 func (e *Errors) Explain(ctx context.Context, bounded bool, err error) error {
-	if _, reason := e.Inside(err); reason != nil {
-		if bounded && errors.Is(*reason, os.ErrDeadlineExceeded) {
-			*reason = context.DeadlineExceeded // the clock may have been set back
-		}
-		*reason = e.Reason(overdue.Reason(ctx, *reason))
+	f, ok := e.Inside(err)
+	if !ok {
+		return err
 	}
-	return err
+	if bounded && errors.Is(f.Err, os.ErrDeadlineExceeded) {
+		f.Err = context.DeadlineExceeded // the clock may have been set back
+	}
+	f.Err = e.Reason(overdue.Reason(ctx, f.Err))
+	return e.Fail(f)
 }
 
 // Gone reports whether a reason says that the peer has gone without a farewell. It is
@@ -94,8 +97,8 @@ func (e *Errors) Gone(err error) bool {
 
 // Lost is Gone for the reason inside an error made by Fail.
 func (e *Errors) Lost(err error) bool {
-	f, reason := e.Inside(err)
-	return reason != nil && e.Gone(f.Err)
+	f, ok := e.Inside(err)
+	return ok && e.Gone(f.Err)
 }
 
 // cut reports whether the server may well answer the next greeting.
@@ -157,7 +160,7 @@ func Greet[C Conn](ctx context.Context, e *Errors, cn C, f func(C) (calm bool, e
 		return nil
 	}
 	cut := false
-	if f, reason := e.Inside(err); reason != nil {
+	if f, ok := e.Inside(err); ok {
 		err, cut = f.Err, e.Gone(f.Err) || errors.Is(f.Err, io.ErrUnexpectedEOF)
 	}
 	return e.Fail(Failure{Op: "greet", Cut: cut, Err: err})

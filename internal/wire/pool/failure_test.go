@@ -27,12 +27,12 @@ var errProtocol = errors.New("protocol broken")
 func words() *pool.Errors {
 	return &pool.Errors{
 		Fail: func(f pool.Failure) error { return &failed{f} },
-		Inside: func(err error) (f pool.Failure, reason *error) {
-			var is *failed
-			if !errors.As(err, &is) {
-				return f, nil
+		Inside: func(err error) (f pool.Failure, ok bool) {
+			is, ok := err.(*failed)
+			if !ok {
+				return f, false
 			}
-			return is.Failure, &is.Err
+			return is.Failure, true
 		},
 		Package: "client", Protocol: errProtocol, Closed: errClosed, TooLarge: wire.ErrTooLarge,
 	}
@@ -65,6 +65,38 @@ func TestReasonOfAFailureIsInTheWordsOfItsClient(t *testing.T) {
 	}
 	if err := words().Reason(&wire.ProtocolError{Reason: "bad length"}); !strings.HasSuffix(err.Error(), ": bad length") {
 		t.Error(err)
+	}
+}
+
+// TestExplainedErrorIsAnother guards the readers of an error, as a trace, against a change of it.
+func TestExplainedErrorIsAnother(t *testing.T) {
+	e, ended := words(), t.Context()
+	ended, cancel := context.WithCancel(ended)
+	cancel()
+	symptom := e.Fail(pool.Failure{Op: "read", Sent: true, Err: os.ErrDeadlineExceeded})
+	cause := e.Explain(ended, true, symptom)
+	if !errors.Is(symptom, os.ErrDeadlineExceeded) || !errors.Is(cause, context.Canceled) {
+		t.Errorf("%v became %v", symptom, cause)
+	}
+	if f, ok := e.Inside(cause); !ok || f.Op != "read" || !f.Sent {
+		t.Errorf("explained: %+v", f)
+	}
+	if err := e.Explain(ended, true, nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+// TestFailureOfAReaderIsNoFailureOfTheConnection reads a value from another connection of the
+// same client, which fails.
+func TestFailureOfAReaderIsNoFailureOfTheConnection(t *testing.T) {
+	e := words()
+	theirs := e.Fail(pool.Failure{Op: "read", Err: io.EOF})
+	err := e.Source(theirs)
+	if e.Lost(err) || !e.Lost(theirs) {
+		t.Errorf("%v is a lost connection: %v", err, e.Lost(err))
+	}
+	if got := e.Explain(t.Context(), true, err); got != err || !errors.Is(got, io.EOF) {
+		t.Errorf("%v became %v", err, got)
 	}
 }
 

@@ -68,7 +68,7 @@ func newPool(d *dialler) *pool.Pool[*conn] {
 		},
 		Errors: &pool.Errors{
 			Fail:   func(f pool.Failure) error { return errors.Join(errors.New(f.Op), f.Err) },
-			Inside: func(error) (f pool.Failure, reason *error) { return f, nil },
+			Inside: func(error) (f pool.Failure, ok bool) { return f, false },
 			Closed: errClosed,
 		},
 	})
