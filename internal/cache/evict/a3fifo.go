@@ -26,9 +26,8 @@ const (
 	// the trials end with a hit. They do harm if missed or more of main's victims
 	// come back.
 	losing, missed = 0.2, 0.1
-	// barren: main is of no use if at most so many trials end with a hit, and less than missed
-	// of its victims come back. Loops between other requests have more hits than these.
-	barren = 0.02
+	// spare: main has room to give while so many of its victims do not come back.
+	spare = 0.95
 	// passing: one promotion in so many passes the brake, so that it can end.
 	passing = 64
 )
@@ -54,6 +53,8 @@ type a3fifo struct {
 	// full says that the cache had no room when the last entry was admitted. filled says that
 	// it was full before, and that the shard has not lost half of its share since.
 	full, filled bool
+	// shift is the number of low bits of the clock left out of a node's mark.
+	shift uint8
 	// share is the shard's part of the bound.
 	share       int64
 	small, main list
@@ -64,8 +65,6 @@ type a3fifo struct {
 	mainClock uint64
 	ghosts    ghosts
 	brake     brake
-	// shift is the number of low bits of the clock left out of a node's mark.
-	shift int
 }
 
 // fit makes the policy ready for a share of the bound, and forgets the ghosts. The
@@ -73,7 +72,7 @@ type a3fifo struct {
 func (p *a3fifo) fit(share int64, weighted bool) {
 	same := p.weighted == weighted
 	p.share, p.weighted = max(1, share), weighted
-	if shift := max(0, bits.Len64(uint64(p.share))-clockBits); shift != p.shift {
+	if shift := uint8(max(0, bits.Len64(uint64(p.share))-clockBits)); shift != p.shift {
 		p.remark(shift)
 	}
 	p.ghosts, p.filled = ghosts{}, false
@@ -90,7 +89,7 @@ func (p *a3fifo) fit(share int64, weighted bool) {
 }
 
 // remark changes the unit of all marks.
-func (p *a3fifo) remark(shift int) {
+func (p *a3fifo) remark(shift uint8) {
 	p.each(func(i uint32) {
 		x := p.nodes.node(i)
 		x.mark = uint32((p.clock-uint64(p.idle(i)))>>shift)<<queueBits | x.mark&queueMask
@@ -195,7 +194,7 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		p.returned(g.age, near)
 		return inSmall
 	}
-	if g.age <= p.small.size+near || p.brake.useless() && g.age <= percent(p.capacity(), mostSmall) {
+	if g.age <= p.small.size+near || p.brake.gone > spare && g.age <= percent(p.capacity(), mostSmall) {
 		p.setTarget(p.target + p.growth())
 	}
 	if p.main.size+size <= p.mainTarget() {
@@ -242,28 +241,43 @@ func (p *a3fifo) returned(age, near int64) {
 		p.setTarget(p.target - p.mean())
 	}
 	if age < p.main.size {
-		p.brake.returns += p.brake.weight(p.main.n)
+		p.brake.back(p.main.n)
 	}
 }
 
 // brake holds promotions back while their entries leave main without a hit and main's
 // victims come back. Sweeps back and forth over more keys than fit do that.
 //
-// Both are moving means of events in main. The zero brake holds nothing back.
+// Its shares are moving means of events in main. The zero brake holds nothing back.
 type brake struct {
 	losses  float64 // share of trials without a hit
 	returns float64 // share of main's victims that came back within one length of main
+	// gone is the share of main's victims that did not, over a longer time. While nearly all are
+	// gone for good, as when the keys in use change, the room of main is worth less than each key
+	// that a longer small queue would have kept. A step to the next length is not enough: keys that
+	// are all read again after the same long time are found by none of the shorter queues.
+	gone float64
 }
 
 // weight is the weight of one event in a mean over the last thirty-second of main's
 // length, or over the last 32 events if these are more.
 func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
 
-// useless reports whether main is of no use: promoted entries leave it without a hit, and its
-// victims do not come back. Then all its room is worth less than each key that the small queue
-// would have kept with it. A step to the next length is not enough: keys that are all read again
-// after the same long time are found by none of the shorter queues.
-func (b *brake) useless() bool { return b.losses > 1-barren && b.returns < missed }
+// long is the weight of one event in a mean over a quarter of main's length: a victim that is
+// asked for again is so within a length of main.
+func (b *brake) long(n int) float64 { return 1 / max(32, float64(n)/4) }
+
+// out notes that main, which has n entries, evicts one.
+func (b *brake) out(n int) {
+	b.returns -= b.returns * b.weight(n)
+	b.gone += (1 - b.gone) * b.long(n)
+}
+
+// back notes that a key comes back which main, of n entries, has evicted.
+func (b *brake) back(n int) {
+	b.returns += b.weight(n)
+	b.gone -= b.long(n)
+}
 
 // judge ends a trial.
 func (b *brake) judge(hit bool, n int) {
@@ -426,7 +440,7 @@ func (p *a3fifo) drop(i uint32, now int64) uint32 {
 	if fromMain {
 		p.mainClock += uint64(p.size(i))
 		at = p.mainClock
-		p.brake.returns -= p.brake.returns * p.brake.weight(p.main.n)
+		p.brake.out(p.main.n)
 		p.judge(i, false)
 	}
 	p.remove(i)

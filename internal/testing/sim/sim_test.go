@@ -274,6 +274,40 @@ func TestRecencyIsLearned(t *testing.T) {
 	}
 }
 
+// sliding asks for keys by f, which gets the number of the request, without end.
+func sliding(f func(i int) int) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for i := 0; yield(uint64(f(i))); i++ {
+		}
+	}
+}
+
+// TestChangedKeysAreFound changes the keys in use, all at once or little by little: what main has of
+// the former keys makes room.
+func TestChangedKeysAreFound(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, x := range []struct {
+		name     string
+		keys     func(i int) int
+		n        int
+		capacity int
+		lru      float64 // how far behind
+	}{
+		{"loops over 900 others", func(i int) int { return i/10_000*1_000_000 + i%900 }, 200_000, 1000, 0.03},
+		{"a window of 8000 that moves", func(i int) int { return i/10_000*2500 + random.IntN(8000) }, 400_000, 10_000, 0.04},
+		{"each four times, 100 apart", func(i int) int { return max(0, i/4-25*(i%4)) }, 100_000, 200, 0.01},
+		{"each four times, 400 apart", func(i int) int { return max(0, i/4-100*(i%4)) }, 100_000, 1000, 0.02},
+		{"each eight times, 1600 together", func(i int) int { return max(0, i/8-200*(i%8)) }, 400_000, 2000, 0.05},
+	} {
+		tr := sim.NewTrace(x.name, sim.Take(sliding(x.keys), x.n))
+		lru, got := ratio(t, "lru", x.capacity, tr), ratio(t, "a3fifo", x.capacity, tr)
+		t.Logf("%s, %d entries: hit ratio %.3f, LRU has %.3f, W-TinyLFU %.3f", x.name, x.capacity, got, lru, ratio(t, "tinylfu", x.capacity, tr))
+		if got < lru-x.lru {
+			t.Errorf("%s, %d entries: hit ratio %.3f, LRU has %.3f", x.name, x.capacity, got, lru)
+		}
+	}
+}
+
 func TestRunAllReturnsResultsInTheOrderOfCells(t *testing.T) {
 	var cells []sim.Cell
 	var want []sim.Result
