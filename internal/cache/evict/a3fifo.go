@@ -27,7 +27,7 @@ const (
 	// come back.
 	losing, missed = 0.2, 0.1
 	// spare: main has room to give while so many of its victims do not come back.
-	spare = 0.95
+	spare = 0.97
 	// passing: one promotion in so many passes the brake, so that it can end.
 	passing = 64
 )
@@ -263,9 +263,9 @@ type brake struct {
 // length, or over the last 32 events if these are more.
 func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
 
-// long is the weight of one event in a mean over a quarter of main's length: a victim that is
-// asked for again is so within a length of main.
-func (b *brake) long(n int) float64 { return 1 / max(32, float64(n)/4) }
+// long is the weight of one event in a mean over a quarter of main's length, or over the last 64
+// events if these are more. A shorter mean ends before a victim can have come back.
+func (b *brake) long(n int) float64 { return 1 / max(64, float64(n)/4) }
 
 // out notes that main, which has n entries, evicts one.
 func (b *brake) out(n int) {

@@ -79,12 +79,12 @@ func (p *naiveA3) recall(key uint64) (promote, trial bool) {
 		}
 		if p.evictions-r.stamp < len(p.main) {
 			p.returns += 1.0 / 32
-			p.gone -= 1.0 / 32
+			p.gone -= 1.0 / 64
 		}
 		return false, false
 	}
 	distance := p.clock - r.stamp
-	if distance <= len(p.small)+p.share(8) || p.gone > 0.95 && distance <= p.capacity*99/100 {
+	if distance <= len(p.small)+p.share(8) || p.gone > 0.97 && distance <= p.capacity*99/100 {
 		p.target = min(p.share(99), p.target+1)
 	}
 	if p.roomInMain() {
@@ -117,7 +117,7 @@ func (p *naiveA3) evictMain() {
 	p.hand()
 	p.evictions++
 	p.returns -= p.returns * (1.0 / 32)
-	p.gone += (1 - p.gone) * (1.0 / 32)
+	p.gone += (1 - p.gone) * (1.0 / 64)
 	p.judge(p.main[0].key, 1)
 	p.remember(p.main[0].key, true, p.evictions)
 	p.main = p.main[1:]
