@@ -25,10 +25,9 @@
 //     times.
 //   - Adaptive small queue, from 1 to 99 percent: a key that comes back and that a
 //     slightly larger small queue would have kept makes it larger; a key that a
-//     slightly larger main queue would have kept makes it smaller. While main is of no
-//     use (nearly all promoted entries leave it without a hit, and its victims do not come
-//     back), each key that a small queue of any length would have kept makes it larger. In a large
-//     shard it grows by more than one entry at a time, unless main's victims come back.
+//     slightly larger main queue would have kept makes it smaller. While main's victims
+//     stay away, each key that a small queue of any length would have kept makes it larger. In a
+//     large shard it grows by more than one entry at a time, unless main's victims come back.
 //   - Brake: while four of five promoted entries leave main without a hit, and main's
 //     victims come back, one promotion in 64 passes. Sweeps back and forth are such.
 //
