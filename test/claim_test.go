@@ -22,15 +22,15 @@ func TestOneCallerAddsAndOneTakesOnRealServers(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) (tier func() remote.Tier, bus func() remote.Bus){
 		"redis": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			r := servers.StartRedis(t)
-			return func() remote.Tier { return redis.NewTier(r.Client(t)) }, func() remote.Bus { return redis.NewBus(r.Client(t)) }
+			return func() remote.Tier { return redis.NewTier(r.Client(t, patiently)) }, func() remote.Bus { return redis.NewBus(r.Client(t, patiently)) }
 		},
 		"redis cluster": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			k := servers.StartCluster(t, 3, 0)
-			return func() remote.Tier { return redis.NewTier(k.Client(t)) }, func() remote.Bus { return redis.NewBus(k.Client(t)) }
+			return func() remote.Tier { return redis.NewTier(k.Client(t, patiently)) }, func() remote.Bus { return redis.NewBus(k.Client(t, patiently)) }
 		},
 		"memcached": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			m, bus := servers.StartMemcached(t), stratatest.NewBus()
-			return func() remote.Tier { return memcached.NewTier(m.Client(t)) }, func() remote.Bus { return bus.Connect() }
+			return func() remote.Tier { return memcached.NewTier(m.Client(t, func(o *memcached.Options) { o.Timeout = patience })) }, func() remote.Bus { return bus.Connect() }
 		},
 		"fleet of memcached": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			f, bus := startMemcachedFleet(t), stratatest.NewBus()

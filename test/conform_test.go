@@ -88,7 +88,7 @@ func TestRedisTierAnnouncesWithoutScripts(t *testing.T) {
 	r := servers.StartRedis(t)
 	o := withoutScripts(t, r)
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
-		return redis.NewTier(client(t, o)), redis.NewBus(r.Client(t))
+		return redis.NewTier(client(t, o)), redis.NewBus(r.Client(t, patiently))
 	})
 }
 
@@ -183,8 +183,8 @@ func redisBus(addr string) stratatest.OpenBus {
 	return func(t *testing.T) stratatest.BusFixture {
 		line := &servers.Line{}
 		return stratatest.BusFixture{
-			Bus:  redis.NewBus(client(t, redis.Options{Addr: addr, DialContext: line.DialContext})),
-			Peer: redis.NewBus(client(t, redis.Options{Addr: addr})),
+			Bus:  redis.NewBus(client(t, redis.Options{Addr: addr, DialContext: line.DialContext, Timeout: patience})),
+			Peer: redis.NewBus(client(t, redis.Options{Addr: addr, Timeout: patience})),
 			Cut:  func() func() { line.Cut(); return line.Join },
 		}
 	}
@@ -193,7 +193,7 @@ func redisBus(addr string) stratatest.OpenBus {
 func TestRedisTierAnnounces(t *testing.T) {
 	r := servers.StartRedis(t)
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
-		return redis.NewTier(r.Client(t)), redis.NewBus(r.Client(t))
+		return redis.NewTier(r.Client(t, patiently)), redis.NewBus(r.Client(t, patiently))
 	})
 }
 
@@ -219,8 +219,8 @@ func TestJSONConforms(t *testing.T) {
 func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	r := servers.StartRedis(t)
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
-	a := redis.NewTier(r.Client(t)).Bind(space)
-	b := redis.NewTier(r.Client(t)).Bind(space)
+	a := redis.NewTier(r.Client(t, patiently)).Bind(space)
+	b := redis.NewTier(r.Client(t, patiently)).Bind(space)
 	_, lease, err := kit.Acquire(t.Context(), a, "k", time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 func part(t *testing.T, schema uint64) (*redis.Client, *redis.Tier, *servers.Redis) {
 	t.Helper()
 	r := servers.StartRedis(t)
-	c := r.Client(t)
+	c := r.Client(t, patiently)
 	return c, redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: schema}).(*redis.Tier), r
 }
 
@@ -114,7 +114,7 @@ func TestRedisRestartedFromASnapshotIsNotBelieved(t *testing.T) {
 	for name, ask := range asked() {
 		t.Run(name, func(t *testing.T) {
 			r := servers.StartRedis(t, "--dir", t.TempDir())
-			c := r.Client(t)
+			c := r.Client(t, patiently)
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 			fill(t, tier, "k", "dropped", time.Hour)
 			mustDo(t, c, "SAVE")
@@ -204,11 +204,11 @@ func promote(t *testing.T, noScripts bool, ask func(*testing.T, *redis.Tier) str
 
 func TestServerThatDoesNotSayWhichItIsKeepsItsEpoch(t *testing.T) {
 	r := servers.StartRedis(t)
-	mustDo(t, r.Client(t), "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
+	mustDo(t, r.Client(t, patiently), "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
 	blind := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "blind", Password: "secret"})).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 	fill(t, blind, "k", "v", time.Hour)
 	before := position(t, blind)
-	seeing := redis.NewTier(r.Client(t)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+	seeing := redis.NewTier(r.Client(t, patiently)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 	if after := position(t, seeing); after.Epoch == before.Epoch {
 		t.Errorf("who can tell the server takes over epoch %s, made by who cannot", after.Epoch)
 	}
@@ -224,7 +224,7 @@ func TestServerThatDoesNotSayWhichItIsKeepsItsEpoch(t *testing.T) {
 
 func TestEachLaneMovesOnItsOwnAndIsNeverTheSameAgain(t *testing.T) {
 	c, tier, r := part(t, 1)
-	other := redis.NewTier(r.Client(t)).Bind(remote.Space{Name: "n", Schema: 2}).(*redis.Tier)
+	other := redis.NewTier(r.Client(t, patiently)).Bind(remote.Space{Name: "n", Schema: 2}).(*redis.Tier)
 	var wg sync.WaitGroup
 	all := make([]remote.Position, 8)
 	for i := range all {
@@ -344,7 +344,7 @@ func TestDropsSucceedOnARedisWithoutMemoryLeft(t *testing.T) {
 
 func TestTierNoticesThatScriptsAreNotPermitted(t *testing.T) {
 	r := servers.StartRedis(t)
-	admin := r.Client(t)
+	admin := r.Client(t, patiently)
 	tier := redis.NewTier(client(t, withoutScripts(t, r))).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 	fill(t, tier, "k", "v", time.Hour)
 	if v := held(t, tier, "k"); v != "v" {
@@ -428,7 +428,7 @@ func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
 		}
 		fill(t, bind(1), "k", "a", 30*time.Millisecond)
 		fill(t, bind(2), "k", "b", 30*time.Millisecond)
-		c := r.Client(t)
+		c := r.Client(t, patiently)
 		// A reader takes a life for over a little before the server does.
 		over := serverTime(t, c).Add(30 * time.Millisecond)
 		eventually(t, "the other types' lives are over", func() bool { return serverTime(t, c).After(over) })
@@ -476,7 +476,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		drop(t, tier, remote.Drop{Key: "hold", Hold: time.Hour})
-		mustDo(t, r.Client(t), "SET", fmt.Sprintf("strata:{n:%d}=theirs", tier.Lane("theirs")), "x")
+		mustDo(t, r.Client(t, patiently), "SET", fmt.Sprintf("strata:{n:%d}=theirs", tier.Lane("theirs")), "x")
 
 		keys := []string{"absent", "fresh", "stale", "busy", "hold", "theirs", "absent"}
 		want := []remote.Grant{remote.Granted, remote.Free, remote.Granted, remote.Busy, remote.OnHold, remote.Granted, remote.Busy}
@@ -529,7 +529,7 @@ func allHeld(t *testing.T, tier *redis.Tier, keys ...string) string {
 
 func TestProbeNamesSettingsThatWeakenPromises(t *testing.T) {
 	r := servers.StartRedis(t)
-	c := r.Client(t)
+	c := r.Client(t, patiently)
 	mustDo(t, c, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
 	blind := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "blind", Password: "secret"}))
 	mustDo(t, c, "ACL", "SETUSER", "idle", "on", ">secret", "~*", "&*", "+@all", "-@scripting", "-watch")
@@ -566,7 +566,7 @@ func TestProbeNamesSettingsThatWeakenPromises(t *testing.T) {
 
 func TestRightsThatAreDocumentedAreEnough(t *testing.T) {
 	r := servers.StartRedis(t)
-	mustDo(t, r.Client(t), "ACL", "SETUSER", "u", "on", ">secret", "resetchannels", "~strata:*", "&strata:*", "-@all",
+	mustDo(t, r.Client(t, patiently), "ACL", "SETUSER", "u", "on", ">secret", "resetchannels", "~strata:*", "&strata:*", "-@all",
 		"+@read", "+@write", "+@fast", "+@scripting", "+@transaction", "+@pubsub", "+@connection", "+info", "+cluster")
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
 		c := client(t, redis.Options{Addr: r.Addr, Username: "u", Password: "secret"})
@@ -621,7 +621,7 @@ func TestForeignDataKeepsNoDropOfEverythingFromBeingCarriedOut(t *testing.T) {
 
 func TestValuesOfRetiredTypesLeaveRedis(t *testing.T) {
 	c, retired, r := part(t, 0xa)
-	current := redis.NewTier(r.Client(t)).Bind(remote.Space{Name: "n", Schema: 0xb}).(*redis.Tier)
+	current := redis.NewTier(r.Client(t, patiently)).Bind(remote.Space{Name: "n", Schema: 0xb}).(*redis.Tier)
 	fill(t, retired, "k", "old", 50*time.Millisecond)
 	fill(t, current, "k", "new", time.Hour)
 	over := serverTime(t, c).Add(50 * time.Millisecond)

@@ -34,7 +34,7 @@ func TestMemcachedItemsAreReadAsTheyWereStored(t *testing.T) {
 func itemsOfMemcached(t *testing.T, m *servers.Memcached) {
 	t.Helper()
 	for name, change := range memcachedModes {
-		c := m.Client(t, change)
+		c := m.Client(t, change, func(o *memcached.Options) { o.Timeout = patience })
 		keys := []string{name}
 		if c := name[0]; c == 'b' || c == 'h' {
 			keys = append(keys, name+" with spaces", name+"\r\n\x00")

@@ -53,8 +53,8 @@ func TestRedisBusConformsOnACluster(t *testing.T) {
 	stratatest.TestBus(t, func(t *testing.T) stratatest.BusFixture {
 		line := &servers.Line{}
 		return stratatest.BusFixture{
-			Bus:  redis.NewBus(k.Client(t, func(o *redis.Options) { o.DialContext = line.DialContext })),
-			Peer: redis.NewBus(k.Client(t)),
+			Bus:  redis.NewBus(k.Client(t, patiently, func(o *redis.Options) { o.DialContext = line.DialContext })),
+			Peer: redis.NewBus(k.Client(t, patiently)),
 			Cut:  func() func() { line.Cut(); return line.Join },
 		}
 	})
@@ -63,7 +63,7 @@ func TestRedisBusConformsOnACluster(t *testing.T) {
 func TestRedisTierAnnouncesOnACluster(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
-		return redis.NewTier(k.Client(t)), redis.NewBus(k.Client(t))
+		return redis.NewTier(k.Client(t, patiently)), redis.NewBus(k.Client(t, patiently))
 	})
 }
 
@@ -98,11 +98,11 @@ func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
 	names := namesOn(k, 0, 2*len(asked()))
 	plainly := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
 	for what, ask := range asked() {
-		for _, c := range []*redis.Client{k.Client(t), k.Client(t, plainly)} {
+		for _, c := range []*redis.Client{k.Client(t, patiently), k.Client(t, plainly)} {
 			s := remote.Space{Name: names[len(trials)], Schema: 1}
 			trials = append(trials, trial{
 				what: what, name: s.Name, ask: ask,
-				there: redis.NewTier(c).Bind(s).(*redis.Tier), gone: redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier),
+				there: redis.NewTier(c).Bind(s).(*redis.Tier), gone: redis.NewTier(k.Client(t, patiently)).Bind(s).(*redis.Tier),
 			})
 		}
 	}
@@ -131,7 +131,7 @@ func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
 		if after := position(t, r.there); after.Epoch == r.before.Epoch {
 			t.Errorf("%s: the epoch is still %s", r.what, after.Epoch)
 		}
-		newcomer := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: r.name, Schema: 1}).(*redis.Tier)
+		newcomer := redis.NewTier(k.Client(t, patiently)).Bind(remote.Space{Name: r.name, Schema: 1}).(*redis.Tier)
 		if v := held(t, newcomer, "k"); v != "" {
 			t.Errorf("%s: %q is back for who comes afterwards", r.what, v)
 		}
@@ -209,7 +209,7 @@ func TestCachesOutliveAFailoverThatLosesADrop(t *testing.T) {
 	joined(t, "warm", a, b)
 	o := &counter{}
 	node := (k.Owner(0, "strata:{shared}word") + 1) % 3 // not the node of the namespace state, which tells nothing of this failover
-	key := keyIn(k, k.Client(t), "shared", node)
+	key := keyIn(k, k.Client(t, patiently), "shared", node)
 	if v := mustGet(t, b, key, o.load) + mustGet(t, a, key, o.load); v != 0 || o.loads.Load() != 1 {
 		t.Fatalf("read %d with %d loads", v, o.loads.Load())
 	}
@@ -222,7 +222,7 @@ func TestCachesOutliveAFailoverThatLosesADrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Nodes[node].Kill()
-	lane := fmt.Sprintf("strata:{shared:%d}", redis.NewTier(k.Client(t)).Lane(key))
+	lane := fmt.Sprintf("strata:{shared:%d}", redis.NewTier(k.Client(t, patiently)).Lane(key))
 	eventually(t, "the replica has taken over", func() bool { return k.Owner((node+1)%3, lane) == node+3 })
 	line.Join()
 	eventually(t, "the bus is back", func() bool { return b.Stats().Connected })
@@ -245,7 +245,7 @@ func TestCachesAgreeWhileASlotMoves(t *testing.T) {
 	a, _ := instance[string, int64](t, k)
 	b, _ := instance[string, int64](t, k)
 	joined(t, "warm", a, b)
-	tier := redis.NewTier(k.Client(t))
+	tier := redis.NewTier(k.Client(t, patiently))
 	const keys = 8
 	names := keysOfALane(tier, keys)
 	var values [keys]atomic.Int64
@@ -311,7 +311,7 @@ func TestDropsOnAllNodesAreNoAlarm(t *testing.T) {
 	var caches []*strata.Cache[string, int64]
 	for range 4 {
 		c, _ := instance(t, k, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = asking{redis.NewTier(k.Client(t)), &asked}
+			o.Remote.Tier = asking{redis.NewTier(k.Client(t, patiently)), &asked}
 		})
 		caches = append(caches, c)
 	}
@@ -370,7 +370,7 @@ func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 	s := remote.Space{Name: name, Schema: 1}
 	entry := "strata:{" + name + ":234}=k"
 	slot := slots.Of(entry)
-	there, gone := redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier), redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier)
+	there, gone := redis.NewTier(k.Client(t, patiently)).Bind(s).(*redis.Tier), redis.NewTier(k.Client(t, patiently)).Bind(s).(*redis.Tier)
 	fill(t, there, "k", "dropped", time.Hour)
 	k.Migrate(slot, 0, 1, nil)
 	eventually(t, "all know where the slot is", func() bool { return k.Owner(2, entry) == 1 && k.Owner(4, entry) == 1 })
@@ -393,7 +393,7 @@ func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 	if n := mustInt(t, mustDo(t, k.Raw(0), "EXISTS", entry)); n != 1 {
 		t.Fatal("the value did not come back: nothing is tried")
 	}
-	newcomer := redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier)
+	newcomer := redis.NewTier(k.Client(t, patiently)).Bind(s).(*redis.Tier)
 	for _, tier := range []*redis.Tier{there, gone, newcomer} {
 		if v := held(t, tier, "k"); v != "" {
 			t.Errorf("%q is back", v)
@@ -405,7 +405,7 @@ func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 // key that a script has emptied for a moved one, and ends the script.
 func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
-	tier := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "shared", Schema: 1}).(*redis.Tier)
+	tier := redis.NewTier(k.Client(t, patiently)).Bind(remote.Space{Name: "shared", Schema: 1}).(*redis.Tier)
 	put := func(p remote.Put) func() error {
 		return func() error {
 			p.Data, p.Fresh = []byte("v"), p.Left

@@ -243,7 +243,8 @@ func TestDemoComparesAndExits(t *testing.T) {
 	checkWidth(t, stdout)
 	rows := map[string][]string{}
 	for line := range strings.Lines(stdout) {
-		if f := strings.Fields(line); len(f) == 11 { // two durations have a space before the unit
+		// Two durations have a space before the unit. A later table may have as many fields.
+		if f := strings.Fields(line); len(f) == 11 && rows[f[0]] == nil {
 			rows[f[0]] = f
 		}
 	}
@@ -505,6 +506,7 @@ func TestLoadReportsInJSON(t *testing.T) {
 	}
 	var r struct {
 		Requests int64            `json:"requests"`
+		Unsent   int64            `json:"unsent"`
 		Status   map[string]int64 `json:"status"`
 		Errors   map[string]int64 `json:"errors"`
 		Intended struct {
@@ -514,12 +516,14 @@ func TestLoadReportsInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests != 20 || r.Status["200"] != 10 || r.Status["418"] != 10 || len(r.Errors) != 0 || r.Intended.P99 <= 0 {
+	ok, teapot := r.Status["200"], r.Status["418"]
+	// On a busy machine the end of the schedule may be missed.
+	if r.Requests+r.Unsent != 20 || ok+teapot != r.Requests || ok < 5 || teapot < 5 || len(r.Errors) != 0 || r.Intended.P99 <= 0 {
 		t.Errorf("report is %s", stdout)
 	}
-	for _, key := range []string{"0", "1"} {
-		if want := "PUT/p?name=W" + key + "text/plain, */*" + "b:c" + "line 1\nline 2"; got[want] != 10 {
-			t.Errorf("no 10 × %q in %v", want, got)
+	for key, n := range map[string]int64{"0": ok, "1": teapot} {
+		if want := "PUT/p?name=W" + key + "text/plain, */*" + "b:c" + "line 1\nline 2"; int64(got[want]) != n {
+			t.Errorf("no %d × %q in %v", n, want, got)
 		}
 	}
 }

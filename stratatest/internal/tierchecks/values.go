@@ -244,19 +244,19 @@ func checkIDs(v *view) {
 // checkLivesRunOut: a value becomes stale, and then absent, without a call. A value that has aged
 // is not Soft: no caller has dropped it.
 func checkLivesRunOut(v *view) {
-	v.storesFor("k", "value", short, 3*short)
+	v.storesFor("k", "value", short, short+2*past)
 	v.fill("other", "value")
 	before := v.holdsFresh("other", "value")
 	v.sleep(past)
 	h := v.holdsStale("k", "value")
-	if h.Soft || h.Left > 2*short+time.Second {
+	if h.Soft || h.Left > short+past+time.Second {
 		v.Errorf("Soft %t, Left %v after %v; want a value that aged by itself", h.Soft, h.Left, past)
 	}
 	after := v.holdsFresh("other", "value")
 	if fresh, left := before.Fresh-after.Fresh, before.Left-after.Left; fresh < short || left < short {
 		v.Errorf("in %v Fresh shrank by %v and Left by %v", past, fresh, left)
 	}
-	v.sleep(2*short + past)
+	v.sleep(2 * past)
 	v.isAbsent("k")
 	if held, lease := v.acquire("k", long); !held.Absent() || lease.Grant != remote.Granted {
 		v.Errorf("Acquire after the end = %+v, grant %d; want absent, Granted", held, lease.Grant)

@@ -148,7 +148,9 @@ func TestEvictionsOfTheGuardAreTold(t *testing.T) {
 
 // TestEntriesThatTheGuardEvictsComeBackFromL2 reads them again.
 func TestEntriesThatTheGuardEvictsComeBackFromL2(t *testing.T) {
-	c := newGuarded(t, func(o *strata.Options[int, []byte]) { o.Remote.Tier = stratatest.NewTier() })
+	c := newGuarded(t, func(o *strata.Options[int, []byte]) {
+		o.Remote.Tier, o.Remote.Timeout = stratatest.NewTier(), time.Minute // the machine may be busy
+	})
 	for key := range 1000 {
 		lab.Must(t, c.Set(t.Context(), key, []byte("first")))
 	}
