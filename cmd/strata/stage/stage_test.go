@@ -123,6 +123,7 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	if said := do(t, s, "restart a cold"); !strings.Contains(said, "empty memory") {
 		t.Error(said)
 	}
+	until(t, s, "greetings to take over", func(st State) bool { return st.Instances[0].Entries > 0 })
 	if said := do(t, s, "restart b transfer"); !strings.Contains(said, "greetings, by transfer") || strings.Contains(said, " 0 greetings") {
 		t.Error(said)
 	}
