@@ -30,7 +30,8 @@ func TestOneCallerAddsAndOneTakesOnRealServers(t *testing.T) {
 		},
 		"memcached": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			m, bus := servers.StartMemcached(t), stratatest.NewBus()
-			return func() remote.Tier { return memcached.NewTier(m.Client(t, func(o *memcached.Options) { o.Timeout = patience })) }, func() remote.Bus { return bus.Connect() }
+			slowly := func(o *memcached.Options) { o.Timeout = patience }
+			return func() remote.Tier { return memcached.NewTier(m.Client(t, slowly)) }, func() remote.Bus { return bus.Connect() }
 		},
 		"fleet of memcached": func(t *testing.T) (func() remote.Tier, func() remote.Bus) {
 			f, bus := startMemcachedFleet(t), stratatest.NewBus()

@@ -28,7 +28,7 @@ func words() *pool.Errors {
 	return &pool.Errors{
 		Fail: func(f pool.Failure) error { return &failed{f} },
 		Inside: func(err error) (f pool.Failure, ok bool) {
-			is, ok := err.(*failed)
+			is, ok := err.(*failed) //nolint:errorlint // as the clients do
 			if !ok {
 				return f, false
 			}
