@@ -82,7 +82,8 @@ func (c *Store) Cool(key []byte) bool {
 }
 
 // Exchange is [Store.Set] without a deadline. If the key has an entry, Exchange first makes *old its
-// value, unless old is nil, and reports had.
+// value, unless old is nil, and reports had. An entry that makes room for its successor is one
+// that Hooks.Left hears of: then had is false, and *old means nothing.
 func (c *Store) Exchange(key, value []byte, old *[]byte) (had, stored bool) {
 	return c.set(key, value, 0, old)
 }

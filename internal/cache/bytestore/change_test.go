@@ -41,11 +41,20 @@ func change(t *testing.T, c *Store, model map[string][]byte, op byte, key []byte
 			delete(model, string(key))
 		}
 	case 10:
-		var old []byte
+		var left, old []byte // left of an entry that made room for its successor
+		c.Use(Hooks{Left: func(k, v []byte, _ bool) {
+			if bytes.Equal(k, key) {
+				left = append(slices.Clone(v), 0)
+			}
+		}})
 		v := bytes.Repeat([]byte{n}, int(n))
 		before, stored := c.Exchange(key, v, &old)
-		if before != ok || !bytes.Equal(old, got) {
-			t.Fatalf("Exchange saw %d bytes, %v; not %d, %v", len(old), before, len(got), ok)
+		c.Use(Hooks{})
+		if before != (ok && left == nil) {
+			t.Fatalf("Exchange saw one: %v; there was one: %v, which left: %v", before, ok, left != nil)
+		}
+		if before && !bytes.Equal(old, got) || left != nil && !bytes.Equal(left, append(slices.Clone(got), 0)) {
+			t.Fatalf("Exchange saw %d bytes, and %d left; not %d", len(old), len(left), len(got))
 		}
 		if model[string(key)] = v; !stored {
 			delete(model, string(key))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,8 +65,10 @@ func codecV3() codec.Codec[personV3] {
 		}))
 }
 
-// people is the origin of all versions. The number of a key is the number of its last change.
+// people is the origin of all versions. The number of a key is the number of its last change. Reads of a
+// GetMany that wait for other instances load side by side.
 type people struct {
+	mu    sync.Mutex // guards loads
 	t     *testing.T
 	s     *lab.Shared
 	now   map[string]int
@@ -79,6 +82,8 @@ func newPeople(t *testing.T) *people {
 }
 
 func (p *people) load(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.loads[key]++
 	return p.now[key]
 }
