@@ -275,7 +275,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	c := m.c
 	if m.call.refresh {
 		c.counts.refreshes.Add(uint64(len(keys)))
-	} else if n := c.o.Limits.MaxWaiters; n > 0 {
+	} else if n := c.o.Limits.MaxWaiters; n > 0 && !m.loadless {
 		defer c.waiting.Add(-1)
 		if c.waiting.Add(1) > int64(n) {
 			for _, k := range keys {

@@ -275,8 +275,8 @@ type Limits struct {
 	// there was room. 0 means 256, enough for 200 entries due at the same time.
 	MaxRefreshes int
 
-	// MaxWaiters bounds the callers that wait at once. Others get a stale value
-	// if there is one, or ErrOverloaded. 0 means no bound.
+	// MaxWaiters bounds the callers that wait for loads at once. Others get a stale value
+	// if there is one, or ErrOverloaded. A Get, and a GetMany without any loader, count as none. 0 means no bound.
 	MaxWaiters int
 
 	// MaxKeyBytes bounds the length of a key of a string type, and of its name in

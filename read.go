@@ -369,7 +369,9 @@ func (r *read[K, V]) fail(err error) {
 	r.outcome.how = endThrottled
 	r.reliveCandidate(r.c.near.FailedWith(r.f.Key)) // it may be from before that load failed
 	if r.outcome.settled = r.serveCandidate(err); r.outcome.settled {
-		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
+		if !r.call.refresh { // which serves nothing to a caller
+			r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
+		}
 		return
 	}
 	r.settle(flight.Result[V]{Err: err})

@@ -244,6 +244,25 @@ func TestLoadsWithWaitingCallersGoBeforeRefreshes(t *testing.T) {
 	})
 }
 
+// TestRefreshWithoutASlotServesNothing: its candidate stays, and no caller has got it.
+func TestRefreshWithoutASlotServesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, refreshAt(0.5), limits(strata.Limits{MaxLoads: 1, HardTimeout: 10 * time.Second}), lab.Windows(0, time.Hour))
+		lab.Must(t, c.Set(t.Context(), "refreshed", 1))
+		time.Sleep(60 * time.Second)
+		held := make(chan struct{})
+		defer close(held)
+		go c.GetOrLoad(t.Context(), "slow", func(context.Context, string) (int64, error) { <-held; return 0, nil })
+		synctest.Wait()
+		lab.MustGet(t, c, "refreshed", lab.PlainLoad)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if st := c.Stats(); st.Refreshes != 1 || st.StaleOnError != 0 {
+			t.Errorf("%d refreshes, %d stale values served; want 1 and none", st.Refreshes, st.StaleOnError)
+		}
+	})
+}
+
 func TestLoadsInsideLoadsDoNotWaitForThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()
@@ -327,6 +346,25 @@ func TestCallersBeyondMaxWaitersGetAStaleValueIfThereIsOne(t *testing.T) {
 			t.Errorf("%d, %v, %+v; want the stale value", v, err, info)
 		}
 		wg.Wait()
+	})
+}
+
+// TestReadsWithoutALoaderAreNoWaiters: they wait for L2 alone, and have no error by which their caller
+// could learn that L2 was not asked.
+func TestReadsWithoutALoaderAreNoWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		lab.Must(t, lab.Instance[string, int64](t, s).Set(t.Context(), "far", 2))
+		c := lab.Instance(t, s, limits(strata.Limits{MaxWaiters: 1}))
+		o := &lab.Origin{Takes: time.Hour}
+		go c.GetOrLoad(t.Context(), "slow", o.Load)
+		synctest.Wait()
+		if got, err := c.GetMany(t.Context(), []string{"far", "none"}, nil); err != nil || len(got) != 1 || got["far"] != 2 {
+			t.Errorf("%v, %v; want the value of L2", got, err)
+		}
+		if st := c.Stats(); st.Overloaded != 0 || st.StaleOnError != 0 {
+			t.Errorf("%d overloaded, %d stale", st.Overloaded, st.StaleOnError)
+		}
 	})
 }
 
