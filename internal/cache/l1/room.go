@@ -438,7 +438,6 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 	in := int64(c.inUse())
 	part := func(n int64) int64 { return (n + in - 1) / in }
 	d = change{part(d.entries), part(d.weight)}
-	guarded := c.rest.guarded.Load() // the guard may leave while the slice runs
 	s.mu.Lock()
 	defer s.unlock()
 	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
@@ -453,8 +452,8 @@ func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ 
 		c.release(less)
 		d.entries += less.entries
 		d.weight += less.weight
-		if n++; guarded && c.owes() == (change{}) {
-			break // stores and the guard pay together
+		if n++; c.owes() == (change{}) {
+			break // others have paid as well, or the guard has left
 		}
 	}
 	return gone, n
