@@ -31,13 +31,15 @@ type cluster struct {
 	fleet *slots.Fleet[*node]
 	made  atomic.Uint64 // nodes so far
 
-	// The counters of a closed node would be lost with it, and Stats must never fall.
-	mu   sync.Mutex // guards below
-	gone pool.Stats // of closed nodes
+	// Stats must never fall: a node counts from its opening to the end of its closing, which may take
+	// a dial's time, and its counters stay.
+	mu    sync.Mutex // guards below
+	nodes map[*node]struct{}
+	gone  pool.Stats // of closed nodes
 }
 
 func newCluster(o *Options, steps *resp.Steps) *cluster {
-	k := &cluster{o: o, steps: steps}
+	k := &cluster{o: o, steps: steps, nodes: map[*node]struct{}{}}
 	k.fleet = slots.NewFleet(slots.Config[*node]{
 		Seeds:    append([]string{o.Addr}, o.Addrs...),
 		Ask:      k.topology,
@@ -69,16 +71,19 @@ func (k *cluster) open(addr string, replica bool) *node {
 		return cn, nil
 	})
 	n.serial = k.made.Add(1)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nodes[n] = struct{}{}
 	return n
 }
 
 // shut closes a node and keeps its counters.
 func (k *cluster) shut(n *node) {
 	n.close()
-	s := n.pool.Stats()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.gone.Add(s)
+	k.gone.Add(n.pool.Stats())
+	delete(k.nodes, n)
 }
 
 // closed reports whether the client was closed.
@@ -86,9 +91,9 @@ func (k *cluster) closed() bool { return k.fleet.Err() == ErrClosed }
 
 func (k *cluster) stats() pool.Stats {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	s := k.gone
-	k.mu.Unlock()
-	for _, n := range k.fleet.Nodes() {
+	for n := range k.nodes {
 		s.Add(n.pool.Stats())
 	}
 	return s

@@ -246,6 +246,35 @@ func TestSubscriptionLeavesANodeThatHasLeft(t *testing.T) {
 	})
 }
 
+// TestStatsDoNotFallWhileANodeLeaves: its connections are closed some time after it has left.
+func TestStatsDoNotFallWhileANodeLeaves(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		for range 10 {
+			for _, key := range keys {
+				mustSet(t, c, key, "v")
+			}
+		}
+		moves := map[int]int{}
+		for slot := 2 * slots.Count / 3; slot < slots.Count; slot++ {
+			moves[slot] = 0
+		}
+		k.Change(moves)
+		mustSet(t, c, keys[2], "moved")
+		for last, n := c.Stats(), 0; n < 6000; n++ {
+			time.Sleep(10 * time.Millisecond) // in a bubble
+			now := c.Stats()
+			if now.Dials < last.Dials || now.Reused+now.Waited < last.Reused+last.Waited || now.Stale+now.Broken < last.Stale+last.Broken {
+				t.Fatalf("after %d0 ms: %+v, and before: %+v", n, now, last)
+			}
+			last = now
+		}
+		if st := c.Stats(); st.Open != 2 {
+			t.Errorf("%d connections are open, 2 nodes are left", st.Open)
+		}
+	})
+}
+
 func TestEachNodeIsExpectedToHaveItsOwnName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -241,6 +241,7 @@ func TestSetDuringALoadWins(t *testing.T) {
 		if v, ok := c.Get(t.Context(), "k"); v != 2 || !ok {
 			t.Errorf("after the load: %d, %v; want 2", v, ok)
 		}
+		synctest.Wait() // a flight counts after its callers have woken
 		if s := c.Stats(); s.Refused != 1 {
 			t.Errorf("%d refused stores counted, want 1", s.Refused)
 		}
