@@ -208,7 +208,7 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 			c.near.Negatives.Delete(key)
 		}
 	})
-	c.near.Values.Notify(removed)
+	c.callbacks.Resume(g.ctx, func() { c.near.Values.Notify(removed) })
 	if kept {
 		c.stored(g.ctx, key, v, "L1")
 	}

@@ -129,7 +129,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	c.callbacks = callback.New()
+	c.callbacks = callback.New(given.Hooks != nil || o.Tracer != nil)
 	s.Logger = slog.New(c.journal.Handler(c.callbacks.Log.Handler(s.Logger.Handler())))
 	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})

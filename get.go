@@ -219,7 +219,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 		return true
 	}
 	o.refresh, o.info = true, nil
-	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
+	ctx = flight.Apart(context.WithoutCancel(c.callbacks.Within(ctx))) // no load waits for it
 	fly := func(found func()) {
 		// A refresh that was begun before may have become a flight after the look at flights above.
 		if _, running := c.flights.Running(key); running {

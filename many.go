@@ -180,7 +180,7 @@ func (m *many[K, V]) get(ctx context.Context, keys []K, e *entry[K, V], now int6
 
 // flyTraced is fly within a span.
 func (m *many[K, V]) flyTraced(ctx context.Context, keys []K) {
-	ctx, s := m.c.beginRead(ctx, &m.call, nil, len(keys))
+	ctx, s := m.c.beginRead(m.c.callbacks.Within(ctx), &m.call, nil, len(keys))
 	m.fly(ctx, keys)
 	s.finish(m.end(ctx))
 }
@@ -231,7 +231,7 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	if len(due) == 0 {
 		return nil
 	}
-	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
+	ctx = flight.Apart(context.WithoutCancel(m.c.callbacks.Within(ctx))) // no load waits for it
 	for part := range slices.Chunk(due, maxBatch) {
 		r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
 		r.call.refresh = true

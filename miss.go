@@ -105,10 +105,10 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 // fly gets key through a flight of that kind, within a span of its own. It writes the result to r.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) error {
 	if c.o.Tracer == nil {
-		_, err := c.flyUntraced(ctx, key, kind, load, o, r)
+		_, err := c.flyUntraced(c.callbacks.Within(ctx), key, kind, load, o, r)
 		return err
 	}
-	within, span := c.beginRead(ctx, o, keyOf(&c.core, key), 1)
+	within, span := c.beginRead(c.callbacks.Within(ctx), o, keyOf(&c.core, key), 1)
 	part, err := c.flyUntraced(within, key, kind, load, o, r)
 	span.finish(readEnd(ctx, r, part == flight.Joined, err))
 	return err

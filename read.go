@@ -368,13 +368,11 @@ func (r *read[K, V]) lastFailure() error {
 func (r *read[K, V]) fail(err error) {
 	r.outcome.how = endThrottled
 	r.reliveCandidate(r.c.near.FailedWith(r.f.Key)) // it may be from before that load failed
-	if r.outcome.settled = r.serveCandidate(err); r.outcome.settled {
-		if !r.call.refresh { // which serves nothing to a caller
-			r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
-		}
-		return
+	if r.outcome.settled = r.serveCandidate(err); !r.outcome.settled {
+		r.settle(flight.Result[V]{Err: err})
+	} else if !r.call.refresh { // which serves nothing to a caller
+		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 	}
-	r.settle(flight.Result[V]{Err: err})
 }
 
 // settle makes res the outcome of the read.

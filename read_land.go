@@ -51,7 +51,7 @@ func (r *read[K, V]) land() {
 		stored, callers := c.flights.Land(r.f, &o.res, insert)
 		o.res.Shared = callers > 1 // for a batch, which takes it from here
 		defer r.count(stored, callers)
-		c.near.Values.Notify(removed)
+		c.callbacks.Resume(r.ctx, func() { c.near.Values.Notify(removed) })
 		if o.kept {
 			c.stored(r.ctx, r.f.Key, told, "L1")
 		}

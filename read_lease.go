@@ -232,7 +232,7 @@ func (r *read[K, V]) onHold(left time.Duration) {
 	var removed []removal[K, V]
 	if r.c.flights.Learn(r.f.Key, min(left, maxHold), func() { removed = r.c.near.Forget(r.f.Key) }) {
 		r.candidate = candidate[K, V]{} // it may be older than the drop
-		r.c.near.Values.Notify(removed)
+		r.c.callbacks.Resume(r.ctx, func() { r.c.near.Values.Notify(removed) })
 	}
 }
 

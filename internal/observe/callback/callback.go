@@ -5,7 +5,6 @@ package callback
 
 import (
 	"context"
-	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,18 +23,23 @@ const (
 	// whose hooks call caches again, the innermost call gives up first, and frees the others.
 	most      = 256
 	placeWait = Patience / 5
-	// nestedFrom is a number of functions that run at once. From this number on, a function within
-	// another one is not run: a hook that reads would be told of its own read, and so on.
+	// deepest is how many functions within one another are run: a hook that reads would be told of its own read, and so on.
+	// If each of them begins n pieces of work, a call causes n to this power of them. nestedFrom is a number of functions
+	// that run at once: from this number on none is run within another one.
+	deepest    = 2
 	nestedFrom = 8
 )
 
 // Runners are the three runners of one cache. Each has its own bounds, so that a blocked log does
 // not keep events from a hook.
-type Runners struct{ Hooks, Tracer, Log Runner }
+type Runners struct {
+	Hooks, Tracer, Log Runner
+	told               bool
+}
 
-// New returns the Runners of a cache.
-func New() *Runners {
-	all := new(Runners)
+// New returns the Runners of a cache. told says that the program has functions for its work.
+func New(told bool) *Runners {
+	all := &Runners{told: told}
 	for r := range all.each {
 		r.init()
 	}
@@ -71,6 +75,7 @@ func (r *Runners) Wait(ctx context.Context, d time.Duration) {
 // Runner runs functions of one kind. It is safe for concurrent use. Create it with NewRunner.
 type Runner struct {
 	places  chan struct{} // one for each function that runs
+	resumed atomic.Int64  // calls of Resume that run
 	late    atomic.Uint64
 	dropped atomic.Uint64
 	panics  atomic.Uint64
@@ -93,13 +98,14 @@ func (r *Runner) init() { r.places = make(chan struct{}, most) }
 // Run runs f on a goroutine of its own, and waits until f returns, panics or ends its goroutine, ctx
 // has ended, or Patience is over. It reports whether f has ended; if not, f runs on, or was not run.
 func (r *Runner) Run(ctx context.Context, f func()) (ended bool) {
-	if !r.enter(ctx) {
+	within := r.level(ctx)
+	if within >= deepest || within > 0 && len(r.places) >= nestedFrom || !r.enter(ctx) {
 		r.dropped.Add(1)
 		return false
 	}
 	c := r.call()
 	c.f = f
-	go c.run()
+	go c.run(within)
 	runtime.Gosched() // most functions take less time than the making of a timer
 	select {
 	case <-c.ended:
@@ -116,9 +122,6 @@ func (r *Runner) Run(ctx context.Context, f func()) (ended bool) {
 
 // enter takes a place.
 func (r *Runner) enter(ctx context.Context) bool {
-	if len(r.places) >= nestedFrom && nested() {
-		return false
-	}
 	select {
 	case r.places <- struct{}{}:
 		return true
@@ -188,10 +191,8 @@ func (r *Runner) call() *call {
 	return &call{r: r, ended: make(chan struct{}, 1)}
 }
 
-// run runs the function. It is where the stack of its goroutine begins.
-//
-//go:noinline
-func (c *call) run() {
+// run runs the function, within so many others.
+func (c *call) run(within int) {
 	defer func() {
 		if recover() != nil {
 			c.r.panics.Add(1)
@@ -203,7 +204,7 @@ func (c *call) run() {
 		}
 		c.ended <- struct{}{}
 	}()
-	c.f()
+	nest(within+1, c.f)
 }
 
 // wait waits for the function, and reports whether it has ended.
@@ -247,18 +248,4 @@ func (r *Runner) wait(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// begin is the address of call.run.
-var begin = runtime.FuncForPC(reflect.ValueOf((*call).run).Pointer()).Entry() // read-only
-
-// nested reports whether this goroutine runs a function of a Runner.
-func nested() bool {
-	var stack [64]uintptr
-	n := runtime.Callers(2, stack[:])
-	if n < 2 || n == len(stack) {
-		return false
-	}
-	f := runtime.FuncForPC(stack[n-2] - 1) // the last is the end of all goroutines
-	return f != nil && f.Entry() == begin
 }

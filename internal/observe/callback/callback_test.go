@@ -92,7 +92,7 @@ func TestFunctionWithinItselfEnds(t *testing.T) {
 			r.Run(context.Background(), f)
 		}
 		r.Run(context.Background(), f)
-		if depth != nestedFrom || r.dropped.Load() != 1 || time.Since(begun) != 0 {
+		if depth != deepest || r.dropped.Load() != 1 || time.Since(begun) != 0 {
 			t.Errorf("depth %d, %d dropped, after %v", depth, r.dropped.Load(), time.Since(begun))
 		}
 	})
@@ -130,7 +130,7 @@ func TestPanicAndExitEndTheFunctionOnly(t *testing.T) {
 
 func TestWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, begun := New(), time.Now()
+		all, begun := New(true), time.Now()
 		wait := func(ctx context.Context, want time.Duration) {
 			t.Helper()
 			begun = time.Now()
