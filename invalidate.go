@@ -137,9 +137,7 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool, now int64) {
 			return
 		}
 		c.near.Negatives.Delete(key)
-		if e, _ := c.near.Values.Glance(key); e != nil && !e.Value.Expired() && !c.near.Values.Swap(e, c.near.Expired(e, now)) {
-			removed = c.near.ForgetValue(key) // it was stamped meanwhile, or there is no memory for a longer form
-		}
+		removed = c.near.Expire(key, now)
 	})
 	c.near.Values.Notify(removed)
 }

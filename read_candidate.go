@@ -96,9 +96,8 @@ func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry
 // expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a
 // caller has expired that: the message about it may be late or lost.
 func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
-	_, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own)
-	if e, now := c.near.Values.Glance(key); expired && e != nil && local.RecordOf(e).ID == h.ID && !e.Value.Expired() {
-		c.near.Values.Swap(e, c.near.Expired(e, now))
+	if _, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own); expired {
+		c.near.ExpireValue(key, h.ID)
 	}
 }
 

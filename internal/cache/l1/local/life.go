@@ -8,6 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/remote"
 )
 
 // forever is a life without an end.
@@ -81,6 +82,30 @@ func (s *Store[K, V]) Expired(e *Entry[K, V], since int64) *Entry[K, V] {
 		old.Dead = min(until, l1.After(since, onError))
 	}
 	return old
+}
+
+// Expire makes the value of key stale since the given time, and returns the entries that it has removed. It
+// is called under the lock of the key's flights.
+func (s *Store[K, V]) Expire(key K, since int64) []Removal[K, V] {
+	e, _ := s.Values.Glance(key)
+	if e == nil || e.Value.Expired() || s.Values.Swap(e, s.Expired(e, since)) {
+		return nil
+	}
+	return s.ForgetValue(key) // it was stamped meanwhile, or there is no memory for a longer form
+}
+
+// mostSwaps bounds the looks of ExpireValue. Each but the last one means that a reader has stamped the entry meanwhile.
+const mostSwaps = 100
+
+// ExpireValue makes the entry of key stale, as of now, if it has the value with this ID. It needs no lock, and
+// spares an entry that takes the place of that value.
+func (s *Store[K, V]) ExpireValue(key K, id remote.ID) {
+	for range mostSwaps {
+		e, now := s.Values.Glance(key)
+		if e == nil || RecordOf(e).ID != id || e.Value.Expired() || s.Values.Swap(e, s.Expired(e, now)) {
+			return
+		}
+	}
 }
 
 // Aged returns e, unless e was expired together with other entries. Then it returns the entry that
