@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/evict"
 )
 
-// counted is a cache that counts what it tells of each entry.
+// counted is a cache that counts how often it tells of each entry.
 type counted struct {
 	*Cache[int, int]
 	mu   sync.Mutex // guards below

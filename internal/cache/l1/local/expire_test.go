@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// rival is a Store of one key, and what another goroutine does to the key when an expiry has seen its entry.
+// rival is a Store of one key. It calls meanwhile, as another goroutine, when an expiry has seen the entry of the key.
 type rival struct {
 	*Store[string, string]
 	meanwhile func(seen *Entry[string, string])
