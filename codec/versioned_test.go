@@ -3,8 +3,10 @@ package codec_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,4 +167,35 @@ func FuzzDecodeOlder(f *testing.F) {
 			t.Fatalf("%q, %v", v, err)
 		}
 	})
+}
+
+type (
+	created struct{ time.Time }
+	updated struct{ time.Time }
+)
+
+// TestTimesThatJSONLeavesOutAreNamed: of two embedded structs with a time, neither has the method that would encode it.
+func TestTimesThatJSONLeavesOutAreNamed(t *testing.T) {
+	type stamps struct {
+		created
+		updated
+		Name string
+	}
+	type shared struct {
+		Seen sync.Map
+		Name string
+	}
+	now := time.Now()
+	data, err := codec.JSON[stamps]().Append(nil, stamps{created{now}, updated{now}, "n"})
+	if err != nil || string(data) != `{"Name":"n"}` {
+		t.Fatalf("JSON writes %s, %v", data, err)
+	}
+	for _, lost := range [][]string{codec.JSON[stamps]().(codec.Lossy).Lost(), codec.JSON[[]stamps]().(codec.Lossy).Lost()} {
+		if all := strings.Join(lost, " "); !strings.Contains(all, "created.Time") || !strings.Contains(all, "updated.Time") {
+			t.Errorf("lost are %q, of %s", lost, data)
+		}
+	}
+	if lost := codec.JSON[*shared]().(codec.Lossy).Lost(); !slices.Equal(lost, []string{"Seen"}) {
+		t.Errorf("lost are %q, want the sync.Map", lost)
+	}
 }

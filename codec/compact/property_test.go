@@ -217,6 +217,7 @@ func TestLostFieldsAreThoseThatOtherCodecsLose(t *testing.T) {
 		sync.Mutex
 		Mu   sync.RWMutex
 		Wait *sync.WaitGroup
+		Map  sync.Map
 		N    int
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[deep](), reflect.TypeFor[locked](), reflect.TypeFor[*inner](), reflect.TypeFor[[]time.Time]()} {

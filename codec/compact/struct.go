@@ -2,6 +2,7 @@ package compact
 
 import (
 	"reflect"
+	"sync"
 	"unsafe"
 )
 
@@ -52,6 +53,9 @@ func (b *builder) fields(t reflect.Type, path string) (fields []field, left bool
 			of = of.Elem()
 		}
 		switch {
+		case of == reflect.TypeFor[sync.Map]():
+			left = true
+			b.lost = append(b.lost, at)
 		case f.Name == "_", of.PkgPath() == "sync":
 		case f.IsExported():
 			fields = append(fields, field{b.whole(f.Type, at), f.Offset})

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Format is the part of an encoding that decides which fields are left out. Unexported
@@ -127,12 +128,13 @@ func below(path string) string {
 func (s *search) fields(t reflect.Type, path string) {
 	for f := range t.Fields() {
 		switch at := below(path) + f.Name; {
-		case f.Name == "_", deref(f.Type).PkgPath() == "sync":
-		case s.leavesOut(&f):
+		case f.Name == "_", deref(f.Type).PkgPath() == "sync" && !isSyncMap(deref(f.Type)):
+		// With the method of an embedded time the struct would encode itself: another one hides it.
+		case s.leavesOut(&f), isSyncMap(deref(f.Type)), s.JSON && isFlat(&f) && deref(f.Type) == timeType:
 			s.lose(at)
 		// A struct whose fields count as those around it is looked at even if it has methods: JSON
 		// does not call them.
-		case s.JSON && isFlat(&f) && deref(f.Type) != timeType:
+		case s.JSON && isFlat(&f):
 			s.fieldsOnce(deref(f.Type), at)
 		default:
 			s.visit(f.Type, at)
@@ -142,6 +144,9 @@ func (s *search) fields(t reflect.Type, path string) {
 		s.shadowed(t, path)
 	}
 }
+
+// isSyncMap reports whether t is the type of package sync that holds data of programs.
+func isSyncMap(t reflect.Type) bool { return t == reflect.TypeFor[sync.Map]() }
 
 // fieldsOnce is fields for a struct with fields encoded as fields of the struct around
 // it. It visits a type once, since a struct may embed itself by a pointer.
