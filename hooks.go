@@ -14,8 +14,8 @@ import (
 // concurrent use. The call in which an event happens goes on when the hook has returned,
 // when its own context ends, or after 50 ms: a hook that takes longer goes on
 // beside it. While many hooks do not return, further events are left out; see
-// Stats.CallbacksDropped. A hook may use the cache: hooks are told of what it does there, and not
-// of what those do in turn. A hook that panics is counted and logged, and changes nothing else.
+// Stats.CallbacksDropped. A hook may use the cache: hooks are told of its calls, and not of the
+// calls of hooks that were told so. A hook that panics is counted and logged, and changes nothing else.
 type Hooks struct {
 	// Hit is called for each read that L1 answers with a fresh value, or with a
 	// negative entry (LoadNotFound). It makes hits slower.

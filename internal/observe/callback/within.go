@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// A function that calls its cache may be told of what it does there, and call the cache again. The level of work is the number
+// A function that calls its cache may be told of its own calls, and call the cache again. The level of work is the number
 // of functions within one another in which it was begun. The stack of a goroutine tells it by the frames of nest; a context
 // takes it to other goroutines, and to work that goes on when its function has ended.
 

@@ -194,8 +194,8 @@ func TestTracerThatBlocksHoldsUpNoCallerAndNoClose(t *testing.T) {
 	}
 }
 
-// mostTold bounds the events of 15 calls with hooks that make up to three calls each: hooks are told of what a hook does, and
-// not of what those do in turn.
+// mostTold bounds the events of 15 calls with hooks that make up to three calls each: hooks are told of the calls of a hook,
+// and not of the calls of hooks that were told so.
 const mostTold = 1000
 
 // farDown calls f from many frames down.
