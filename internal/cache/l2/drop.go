@@ -228,10 +228,12 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 			leases, err = s.drop(ctx, drops)
 			return err
 		}, func() { s.pending.Confirmed(drops) })
-		if some, ok := err.(remote.KeyErrors); ok && moves == s.moves.count() { //nolint:errorlint // wrapped it is the error of all keys
+		some, partly := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
+		if partly {
 			done = pick(drops, some, false)
-			s.pending.Confirmed(done)
-		} else if err != nil {
+			s.pending.Confirmed(done) // noted first, as in confirmed
+		}
+		if err != nil && (!partly || moves != s.moves.count()) {
 			done = nil
 		}
 		s.reportDrops(ctx, drops, err, probe)

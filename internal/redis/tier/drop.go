@@ -15,7 +15,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Drop makes keys absent or stale for values of all types.
+// Drop makes keys absent or stale for values of all types. In a cluster the error is
+// [remote.KeyErrors] if only some servers have confirmed.
 func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	for i := range drops {
 		if err := tooLong(drops[i].Key); err != nil {
@@ -41,19 +42,25 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 		}
 	}
 	if err == nil {
-		err = t.holds(ctx, term)
+		err = t.explained(t.holds(ctx, term))
 	}
-	if err != nil {
-		return nil, t.explained(err)
+	some, partly := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
+	if err != nil && !partly {
+		return nil, err
 	}
-	return leases, nil
+	for i, failed := range some {
+		if failed != nil {
+			leases[i] = remote.Lease{}
+		}
+	}
+	return leases, err
 }
 
 func (t *Tier) dropAll(ctx context.Context, drops []remote.Drop, leases []remote.Lease) error {
 	if len(drops) == 1 {
-		return t.dropped(ctx, &drops[0], &leases[0], resp.Value{})
+		return t.explained(t.dropped(ctx, &drops[0], &leases[0], resp.Value{}))
 	}
-	return t.each(len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
+	return eachKey(t, len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
 		return t.dropFrom(ctx, drops, part, leases)
 	})
 }
@@ -107,12 +114,10 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	}
 	// The rest of the batch is done one by one: all keys if the server has no scripts, else the keys
 	// that have moved or are of another type. A drop may be made twice.
-	for j, i := range part {
-		if err := t.dropped(ctx, &drops[i], &leases[i], replies[j]); err != nil {
-			return err
-		}
-	}
-	return nil
+	alone := func(j int) bool { return unmade(t, &drops[part[j]], replies[j]) }
+	return inPart(t, part, alone, func(j, i int) error {
+		return t.dropped(ctx, &drops[i], &leases[i], replies[j])
+	})
 }
 
 // meet reads the namespace state if a connection was opened since the last drop and no
@@ -147,11 +152,11 @@ func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 // another type.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
 	err := refusal(v)
-	switch done, _ := isDone(v); {
-	case quiet(d) && done:
-		l.Quiet = true
-	case quiet(d), t.undone(v):
+	switch {
+	case unmade(t, d, v):
 		err = t.drop(ctx, d, l)
+	case quiet(d):
+		l.Quiet = true
 	}
 	if !wrongType(err) {
 		return err
@@ -166,6 +171,15 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v r
 		return err
 	}
 	return t.drop(ctx, d, l)
+}
+
+// unmade reports, by the reply to it, whether a drop has to be executed alone.
+func unmade(t *Tier, d *remote.Drop, v resp.Value) bool {
+	if quiet(d) {
+		done, _ := isDone(v)
+		return !done
+	}
+	return t.undone(v)
 }
 
 func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {

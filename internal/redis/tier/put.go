@@ -16,7 +16,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Put stores values under their leases or tokens.
+// Put stores values under their leases or tokens. In a cluster the error is
+// [remote.KeyErrors] if only some servers have answered.
 func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	for i := range puts {
 		if err := tooLong(puts[i].Key); err != nil {
@@ -39,12 +40,12 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 		}
 	}
 	if err == nil && slices.ContainsFunc(puts, drops) {
-		err = t.holds(ctx, term)
+		err = t.explained(t.holds(ctx, term))
 	}
-	if err != nil {
-		return nil, t.explained(err)
+	if _, partly := err.(remote.KeyErrors); err != nil && !partly { //nolint:errorlint // wrapped it is the error of all keys
+		return nil, err
 	}
-	return refused, nil
+	return refused, err
 }
 
 // drops reports whether a value replaces the values on other instances.
@@ -56,14 +57,14 @@ func (t *Tier) putAll(ctx context.Context, puts []remote.Put) (refused []int, er
 		if !stored {
 			refused = []int{0}
 		}
-		return refused, err
+		return refused, t.explained(err)
 	}
 	stored := make([]bool, len(puts))
-	err = t.each(len(puts), func(i int) string { return t.names.Entry(puts[i].Key) }, func(part []int) error {
+	err = eachKey(t, len(puts), func(i int) string { return t.names.Entry(puts[i].Key) }, func(part []int) error {
 		return t.putTo(ctx, puts, part, stored)
 	})
 	for i, ok := range stored {
-		if !ok {
+		if !ok && remote.ErrorOf(err, i) == nil {
 			refused = append(refused, i)
 		}
 	}
@@ -87,17 +88,15 @@ func (t *Tier) putTo(ctx context.Context, puts []remote.Put, part []int, stored 
 			return err
 		}
 	}
-	for j, i := range part {
-		if t.undone(replies[j]) {
+	alone := func(j int) bool { return t.undone(replies[j]) }
+	return inPart(t, part, alone, func(j, i int) (err error) {
+		if alone(j) {
 			stored[i], err = t.put(ctx, &puts[i])
 		} else {
 			stored[i], err = isDone(replies[j])
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) {

@@ -7,6 +7,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/watch"
+	"github.com/strata-cache/strata/remote"
 )
 
 // site is a tier at the server of one operation: the only server, or in a
@@ -282,12 +284,79 @@ func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) err
 	}
 	errs[0] = f(parts[0])
 	wg.Wait()
-	for _, err := range errs {
+	return cmp.Or(errs...)
+}
+
+// explained returns an error as callers get it. The errors of several keys are explained one by
+// one.
+func (t *Tier) explained(err error) error {
+	if err == nil || t.explain == nil {
+		return err
+	}
+	some, ok := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
+	if !ok {
+		return t.explain(err)
+	}
+	for i, err := range some {
 		if err != nil {
-			return err
+			some[i] = t.explain(err)
 		}
 	}
-	return nil
+	return some
+}
+
+// eachKey is each for an operation with an outcome for each key: the failure of one server is the
+// error of its keys only. f may return [remote.KeyErrors] by the places in its part. The error is
+// explained.
+func eachKey(t *Tier, n int, key func(i int) string, f func(part []int) error) error {
+	if t.all == nil {
+		return t.explained(t.each(n, key, f))
+	}
+	var mu sync.Mutex
+	var errs []error // guarded by mu; nil until a part fails
+	_ = t.each(n, key, func(part []int) error {
+		err := t.explained(f(part))
+		if err == nil {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if errs == nil {
+			errs = make([]error, n)
+		}
+		for j, i := range part {
+			errs[i] = remote.ErrorOf(err, j)
+		}
+		return nil
+	})
+	return remote.JoinKeys(errs)
+}
+
+// inPart calls f for each key of a part, one after the other; j is its place in the part, i its
+// index. In a cluster a key that fails does not fail the others, which may be on other servers by
+// now. But after an error of a connection no key is sent alone: each would wait as long again.
+// alone reports whether f sends a key.
+func inPart(t *Tier, part []int, alone func(j int) bool, f func(j, i int) error) error {
+	var errs []error // nil until a key fails
+	var broken error
+	for j, i := range part {
+		err := broken
+		if broken == nil || !alone(j) {
+			err = f(j, i)
+		}
+		switch {
+		case err == nil:
+			continue
+		case t.all == nil:
+			return err
+		case errs == nil:
+			errs = make([]error, len(part))
+		}
+		if errs[j] = err; !errors.As(err, new(*watch.Refusal)) {
+			broken = err
+		}
+	}
+	return remote.JoinKeys(errs)
 }
 
 // elsewhere reports whether a server has refused one command of many because it

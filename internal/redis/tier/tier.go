@@ -168,14 +168,6 @@ func (t *Tier) maxValue() int {
 	return t.one.srv.MaxValue()
 }
 
-// explained returns an error as callers get it.
-func (t *Tier) explained(err error) error {
-	if err == nil || t.explain == nil {
-		return err
-	}
-	return t.explain(err)
-}
-
 // Announces is true: a drop and its announcement are one step. The end of a
 // lease is announced too if another instance was told that the lease is taken.
 func (t *Tier) Announces() bool { return true }
@@ -219,7 +211,8 @@ func millis(d time.Duration) int64 {
 }
 
 // Get reads values with their states. For a key with a known value it reads the state
-// first, and the value only if the state names another value.
+// first, and the value only if the state names another value. If only some servers answer,
+// the error is [remote.KeyErrors].
 func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
@@ -238,17 +231,13 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 	}
 	// Each part writes to the places of its own keys, so the goroutines of the parts need no lock.
 	held := make([]remote.Held, len(keys))
-	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
+	return held, eachKey(t, len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
 		got, err := t.getFrom(ctx, pick(keys, part), pickKnown(known, part))
 		for j, h := range got {
 			held[part[j]] = h
 		}
 		return err
 	})
-	if err != nil {
-		return nil, t.explained(err)
-	}
-	return held, nil
 }
 
 // Read reads one value into the memory of dst.
@@ -315,7 +304,14 @@ func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (h
 	for j, h := range late {
 		held[again[j]] = h
 	}
-	return held, err
+	if err == nil {
+		return held, nil
+	}
+	errs := make([]error, len(keys))
+	for j, i := range again {
+		errs[i] = remote.ErrorOf(err, j)
+	}
+	return held, remote.JoinKeys(errs)
 }
 
 // getAll reads values from one server. again are the indexes of the keys on other
