@@ -164,7 +164,8 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 // When f returns an error it is not called again. Each reads the other replies
 // and returns this error. Other errors are as for Do. The time that f takes
 // counts as time of the call. In a cluster, and for a transaction, all replies
-// are read before f is called, into memory of their own.
+// are read before f is called, into memory of their own. In a cluster f also gets
+// the errors of the commands of a node that fails, each as a reply.
 func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error {
 	if p.multi || p.c.cluster != nil {
 		return p.eachOf(ctx, f)
@@ -199,15 +200,17 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 // eachOf is Each by means of Do.
 func (p *Pipeline) eachOf(ctx context.Context, f func(i int, r Reply) error) error {
 	replies, err := p.Do(ctx)
-	if err != nil {
+	// The failure of one node says nothing about the replies of the others. A transaction that
+	// fails has executed nothing.
+	if err != nil && p.multi {
 		return err
 	}
 	for i, r := range replies {
-		if err := f(i, r); err != nil {
-			return err
+		if own := f(i, r); own != nil {
+			return own
 		}
 	}
-	return nil
+	return err
 }
 
 func (p *Pipeline) ready() error {
