@@ -2,9 +2,12 @@ package redis_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
@@ -44,6 +47,73 @@ func TestEachGetsTheRepliesOfLivingNodesAndThenReturnsTheErrorOfADeadOne(t *test
 		own, calls := errors.New("own"), 0
 		if err := p.Each(kit.Within(t, time.Second), func(int, redis.Reply) error { calls++; return own }); err != own || calls != 1 {
 			t.Errorf("%v after %d calls; want the error of the function", err, calls)
+		}
+	})
+}
+
+// hanging makes node 1 hang, once its connections are open, and has the client not know yet
+// that the slot of the key of node 0 is served by node 2.
+func hanging(t *testing.T, k *fakeredis.Cluster, c *redis.Client, keys [3]string) {
+	t.Helper()
+	for _, key := range keys {
+		mustSet(t, c, key, "v")
+	}
+	hung := func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) }
+	k.Servers[1].Handle("GET", hung)
+	k.Servers[1].Handle("INCR", hung)
+	k.Change(map[int]int{slots.Of(keys[0]): 2})
+}
+
+func TestRedirectedCommandDoesNotWaitForANodeThatHangs(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		hanging(t, k, c, keys)
+		p := c.Pipeline()
+		for _, key := range keys {
+			p.Get(key)
+			p.Add("INCR", "n{"+key+"}")
+			p.Get("n{" + key + "}")
+		}
+		replies, err := p.Do(kit.Within(t, 600*time.Millisecond))
+		if err == nil || len(replies) != 9 {
+			t.Fatalf("%d replies, %v; want the error of the node that hangs", len(replies), err)
+		}
+		for i, r := range replies {
+			want := []string{"v", "1", "1"}[i%3]
+			if got, err := r.String(); i/3 != 1 && (got != want || err != nil) || i/3 == 1 && err == nil {
+				t.Errorf("reply %d: %q, %v", i, got, err)
+			}
+		}
+	})
+}
+
+func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		hanging(t, k, c, keys)
+		// Of the other commands to node 0 one has to wait, and one goes on to the node that hangs.
+		var others []string
+		for i := 0; len(others) < 2; i++ {
+			if key := fmt.Sprint("other", i); k.Owner(key) == 0 {
+				others = append(others, key)
+			}
+		}
+		k.Migrate(others[0], 1)
+		k.Servers[0].Handle("STRLEN", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("TRYAGAIN for the test") })
+		k.Servers[1].Handle("STRLEN", func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) })
+		p := c.Pipeline()
+		p.Add("STRLEN", others[0])
+		p.Add("STRLEN", others[1])
+		p.Get(keys[0])
+		p.Get(keys[1])
+		replies, err := p.Do(kit.Within(t, 600*time.Millisecond))
+		if err == nil || len(replies) != 4 {
+			t.Fatalf("%d replies, %v", len(replies), err)
+		}
+		for i, r := range replies {
+			if err := r.Err(); (err == nil) != (i == 2) || err != nil && strings.Contains(err.Error(), "nil") {
+				t.Errorf("reply %d: %v", i, err)
+			}
 		}
 	})
 }

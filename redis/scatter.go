@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,9 +13,11 @@ import (
 
 // scatter sends many commands to the nodes that serve their slots, all nodes at
 // once. A command is pending until it has a reply or a final error; after each
-// round, unfinished judges the errors as follow does. Invariant: the commands for
-// one node are sent in their order; an error says that nothing was sent only if no
-// command may have had an effect.
+// round, unfinished judges the errors as follow does. The commands that begin at one
+// node have rounds of their own: no command waits for a node that hangs, unless it is
+// sent there. Invariant: the commands that begin at one node are sent in their order,
+// and so are those of them that go on to the same node; an error says that nothing was
+// sent only if no command may have had an effect.
 
 // commandInfo is the knowledge about one of several commands, as far as sending
 // them to several nodes needs it.
@@ -173,30 +176,7 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 		c.to, c.err = k.pick(c.slot, k.o.ReplicaReads && c.reads)
 		todo[i] = c
 	}
-	// Each turn sends what is pending, and keeps what has to go elsewhere or has to wait. It ends
-	// when all have replies, or the time of the call is over.
-	for pauses := 0; len(todo) > 0; {
-		k.send(ctx, b, todo, replies)
-		var wait bool
-		if todo, wait = k.unfinished(todo, replies); !wait {
-			continue
-		}
-		// No time is left: each pending command gets the reason for which it is pending.
-		if !k.pause(ctx, pauses) {
-			for _, c := range todo {
-				replies[c.at] = Reply{err: late(ctx, c.err)}
-			}
-			break
-		}
-		pauses++
-		for _, c := range todo {
-			// During the pause a refresh may have found another primary. A command that was sent to
-			// a replica in vain goes to the primary.
-			if c.err != nil {
-				c.to, c.err = k.pick(c.slot, false)
-			}
-		}
-	}
+	atOnce(todo, func(some []*pendingCommand) { k.carry(ctx, b, some, replies) })
 	for _, r := range replies {
 		var broken *ConnError
 		if errors.As(r.err, &broken) || errors.Is(r.err, ErrClosed) {
@@ -204,6 +184,32 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 		}
 	}
 	return nil
+}
+
+// carry sends commands that begin at one node, or at none, until all have replies or the time
+// of the call is over.
+func (k *cluster) carry(ctx context.Context, b *resp.Batch, todo []*pendingCommand, replies []Reply) {
+	for pauses := 0; len(todo) > 0; {
+		k.send(ctx, b, todo, replies)
+		// What has to go elsewhere is sent at once, before a pause for the others.
+		var due bool
+		if todo, due = k.unfinished(todo, replies); due || len(todo) == 0 {
+			continue
+		}
+		// No time is left: each pending command gets the reason for which it is pending.
+		if !k.pause(ctx, pauses) {
+			for _, c := range todo {
+				replies[c.at] = Reply{err: late(ctx, c.err)}
+			}
+			return
+		}
+		pauses++
+		for _, c := range todo {
+			// During the pause a refresh may have found another primary. A command that was sent to
+			// a replica in vain goes to the primary.
+			c.to, c.err = k.pick(c.slot, false)
+		}
+	}
 }
 
 // partError returns the error of a call in which a command failed with err, while
@@ -230,9 +236,10 @@ func asSent(err error) error {
 	return &ConnError{Op: "route", Sent: true, Err: err}
 }
 
-// unfinished returns the commands to send again, in order, and whether a pause
-// comes first. The others have their replies.
-func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, wait bool) {
+// unfinished returns the commands to send again, in order, and whether any of them goes to
+// another node at once. Those that wait for a pause have an error. The others have their
+// replies.
+func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, due bool) {
 	for _, c := range sent {
 		if c.err == nil {
 			c.err = replies[c.at].err
@@ -254,31 +261,38 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 			continue
 		case v == elsewhere:
 			c.to, c.err = next, nil
-		default:
-			wait = true
+			due = true
 		}
 		again = append(again, c)
 	}
-	return again, wait
+	return again, due
 }
 
-// send sends each command to its node, in order, all nodes at once. Commands
-// without a node are left out.
+// send sends each command to its node, in order, all nodes at once. Commands that wait for
+// a node are left out.
 func (k *cluster) send(ctx context.Context, b *resp.Batch, pending []*pendingCommand, replies []Reply) {
+	due := slices.DeleteFunc(slices.Clone(pending), func(c *pendingCommand) bool { return c.err != nil })
+	atOnce(due, func(group []*pendingCommand) { k.sendTo(ctx, group[0].to, b, group, replies) })
+}
+
+// atOnce calls f with the commands of each route, in order, for all routes at once.
+func atOnce(pending []*pendingCommand, f func(group []*pendingCommand)) {
+	if len(pending) == 0 {
+		return
+	}
+	first := pending[0].to
+	// One group needs no goroutine. It is the usual case of a pipeline about one key.
+	if !slices.ContainsFunc(pending, func(c *pendingCommand) bool { return c.to != first }) {
+		f(pending)
+		return
+	}
 	groups := map[route][]*pendingCommand{}
 	for _, c := range pending {
-		if c.err == nil {
-			groups[c.to] = append(groups[c.to], c)
-		}
+		groups[c.to] = append(groups[c.to], c)
 	}
 	var wg sync.WaitGroup
-	// One group needs no goroutine. It is the usual case of a pipeline about one key.
-	for r, group := range groups {
-		if len(groups) == 1 {
-			k.sendTo(ctx, r, b, group, replies)
-			return
-		}
-		wg.Go(func() { k.sendTo(ctx, r, b, group, replies) })
+	for _, group := range groups {
+		wg.Go(func() { f(group) })
 	}
 	wg.Wait()
 }
