@@ -20,7 +20,8 @@ import (
 // its target is repeatable; a call ends within its time.
 
 const (
-	// maxHops is the number of redirections before a call fails.
+	// maxHops is the number of redirections before a call fails. A pause ends the count: what leads
+	// in a circle without one would have no end.
 	maxHops = 5
 	// pauseFirst and pauseMost bound the pause before a call is repeated.
 	pauseFirst = 10 * time.Millisecond
@@ -116,6 +117,7 @@ func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route
 				return late(ctx, err)
 			}
 			pauses++
+			hops = 0
 			// From the second attempt on only primaries are asked. Without one, the error of pick
 			// decides about another pause.
 			if r, err = k.pick(t.slot, false); err != nil {

@@ -1,9 +1,11 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,4 +118,48 @@ func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRedirectionsBeforeAPauseDoNotCount has a slot served by an address where no server listens
+// yet: each attempt is redirected there, fails, and begins again after a pause.
+func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {
+	for name, get := range map[string]func(ctx context.Context, c *redis.Client, key string) error{
+		"Do": func(ctx context.Context, c *redis.Client, key string) error { return c.Do(ctx, "GET", key).Err() },
+		"Pipeline": func(ctx context.Context, c *redis.Client, key string) error {
+			p := c.Pipeline()
+			p.Get(key)
+			return p.Each(ctx, func(_ int, r redis.Reply) error { return r.Err() })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var k *fakeredis.Cluster
+			cluster(t, 0, func(all *fakeredis.Cluster, _ *redis.Options) { k = all }, func(t *testing.T, _ *fakeredis.Cluster, c *redis.Client) {
+				key := keysOf(k)[0]
+				mustSet(t, c, key, "v")
+				var well atomic.Bool
+				var sent atomic.Int64
+				k.Servers[0].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+					if sent.Add(1); !well.Load() {
+						ss.Error(fmt.Sprint("MOVED ", slots.Of(key), " 10.9.9.9:1"))
+						return
+					}
+					ss.Bulk("v")
+				})
+				time.AfterFunc(2*time.Second, func() { well.Store(true) })
+				start := time.Now()
+				if err := get(kit.Within(t, 5*time.Second), c, key); err != nil {
+					t.Errorf("after %v: %v", time.Since(start), err)
+				}
+				if took := time.Since(start); took < 2*time.Second || took > 2500*time.Millisecond || sent.Load() < 8 {
+					t.Errorf("answered after %v and %d attempts", took, sent.Load())
+				}
+				well.Store(false)
+				start = time.Now()
+				err := get(kit.Within(t, time.Second), c, key)
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+					t.Errorf("after %v: %v; want a failure when the time is over", took, err)
+				}
+			})
+		})
+	}
 }

@@ -159,7 +159,7 @@ type pendingCommand struct {
 	at   int // its place among all
 	to   route
 	err  error // why there is no reply yet
-	hops int
+	hops int   // redirections since the last pause
 }
 
 // scatter sends the commands of b, which cmds describe, each to its node, all
@@ -208,6 +208,7 @@ func (k *cluster) carry(ctx context.Context, b *resp.Batch, todo []*pendingComma
 			// During the pause a refresh may have found another primary. A command that was sent to
 			// a replica in vain goes to the primary.
 			c.to, c.err = k.pick(c.slot, false)
+			c.hops = 0
 		}
 	}
 }
