@@ -41,12 +41,12 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 			t.made.add(t.Lane(drops[i].Key))
 		}
 	}
-	if err == nil {
-		err = t.explained(t.holds(ctx, term))
-	}
 	some, partly := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
 	if err != nil && !partly {
 		return nil, err
+	}
+	if gone := t.holds(ctx, term); gone != nil {
+		return nil, t.explained(gone)
 	}
 	for i, failed := range some {
 		if failed != nil {

@@ -39,11 +39,13 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 			t.made.add(t.Lane(puts[i].Key))
 		}
 	}
-	if err == nil && slices.ContainsFunc(puts, drops) {
-		err = t.explained(t.holds(ctx, term))
-	}
 	if _, partly := err.(remote.KeyErrors); err != nil && !partly { //nolint:errorlint // wrapped it is the error of all keys
 		return nil, err
+	}
+	if slices.ContainsFunc(puts, drops) {
+		if gone := t.holds(ctx, term); gone != nil {
+			return nil, t.explained(gone)
+		}
 	}
 	return refused, err
 }
