@@ -111,10 +111,10 @@ func TestChangedKeysAreFoundBesideAGuard(t *testing.T) {
 			c, next, hits, bound := newCounted(t, Config[int, int]{MaxEntries: 1 << 30, Policy: p}), changing(name), 0, 1<<30
 			const n = 200_000
 			for i := range n {
-				switch {
-				case i%20_000 == 5000:
+				switch i % 20_000 {
+				case 5000:
 					bound = 1100
-				case i%20_000 == 15_000:
+				case 15_000:
 					bound = 1 << 30
 				}
 				if i%5000 == 0 {

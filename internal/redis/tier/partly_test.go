@@ -45,7 +45,7 @@ func failing(down, thought int, scripts bool) *tier.Tier {
 // partly checks that err is about the keys of the server that is down, and about no others.
 func partly(t *testing.T, what string, err error, keys []string, down int) {
 	t.Helper()
-	some, ok := err.(remote.KeyErrors)
+	some, ok := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
 	if !ok || len(some) != len(keys) {
 		t.Fatalf("%s: %v; want KeyErrors", what, err)
 	}
@@ -85,8 +85,8 @@ func TestBatchFailsForTheKeysOfTheDeadServerOnly(t *testing.T) {
 		leases, err := tr.Drop(t.Context(), drops)
 		partly(t, what+"Drop", err, keys, down)
 		for i, l := range leases {
-			if some := err.(remote.KeyErrors); (l.Token == 0) != (some[i] != nil) {
-				t.Errorf("%skey %s: lease %+v, error %v", what, keys[i], l, some[i])
+			if (l.Token == 0) != (remote.ErrorOf(err, i) != nil) {
+				t.Errorf("%skey %s: lease %+v, error %v", what, keys[i], l, remote.ErrorOf(err, i))
 			}
 		}
 		dead := []string{strconv.Itoa(down), strconv.Itoa(down + 3)}

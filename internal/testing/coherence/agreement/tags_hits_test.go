@@ -96,7 +96,9 @@ func TestHitsOfTaggedEntriesEndWithTheirTagBesideTune(t *testing.T) {
 		synctest.Wait()
 		hitMany(t, c, "k", 1)
 		for _, change := range []strata.Tuning{
-			{MaxEntries: new(int64(5))}, {MaxEntries: new(int64(100_000))}, {TTL: new(time.Hour)},
+			{MaxEntries: new(int64(5))},
+			{MaxEntries: new(int64(100_000))},
+			{TTL: new(time.Hour)},
 			{StaleWhileRevalidate: new(time.Second), StaleOnError: new(time.Second)},
 		} {
 			if change.MaxEntries != nil && lab.Encoded() {
