@@ -120,6 +120,46 @@ func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
 	})
 }
 
+// TestCommandsAboutOneKeyStayInOrderBesideAPause has the first of two commands wait, while the second one is redirected.
+func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		mustSet(t, c, keys[0], "v")
+		var order []string
+		again := true
+		k.Servers[0].Handle("APPEND", func(ss *fakeredis.Session, _ [][]byte) {
+			if again {
+				again = false
+				ss.Error("TRYAGAIN for the test")
+				return
+			}
+			order = append(order, "first")
+			ss.Bulk("1")
+		})
+		k.Servers[0].Handle("GETEX", func(ss *fakeredis.Session, _ [][]byte) {
+			if again || len(order) == 0 {
+				ss.Error(fmt.Sprint("ASK ", slots.Of(keys[0]), " ", k.Addr(2)))
+				return
+			}
+			order = append(order, "second")
+			ss.Bulk("2")
+		})
+		k.Servers[2].Handle("GETEX", func(ss *fakeredis.Session, _ [][]byte) {
+			order = append(order, "second")
+			ss.Bulk("2")
+		})
+		p := c.Pipeline()
+		p.Add("APPEND", keys[0], "x")
+		p.Add("GETEX", keys[0])
+		if replies, err := p.Do(kit.Within(t, time.Second)); err != nil || replies[0].Err() != nil || replies[1].Err() != nil {
+			t.Errorf("%v, %v", replies, err)
+		}
+		if fmt.Sprint(order) != "[first second]" {
+			t.Errorf("carried out: %v", order)
+		}
+	})
+}
+
 // TestRedirectionsBeforeAPauseDoNotCount has a slot served by an address where no server listens
 // yet: each attempt is redirected there, fails, and begins again after a pause.
 func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {

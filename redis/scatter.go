@@ -241,6 +241,7 @@ func asSent(err error) error {
 // another node at once. Those that wait for a pause have an error. The others have their
 // replies.
 func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, due bool) {
+	var waiting []int // slots of commands that wait: those behind them wait, too, so that their order stays
 	for _, c := range sent {
 		if c.err == nil {
 			c.err = replies[c.at].err
@@ -249,20 +250,20 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 		if c.err != nil {
 			next, v = k.judge(c.to, c.reads, c.err)
 		}
+		switch {
 		// The bound on redirections is for each command: two servers that name each other end it,
 		// and do not hold up the rest.
-		if v == elsewhere {
-			c.hops++
-		}
-		switch {
-		case v == final || c.hops > maxHops:
+		case v == final || v == elsewhere && c.hops == maxHops:
 			if c.err != nil {
 				replies[c.at] = Reply{err: k.dismissed(c.err)}
 			}
 			continue
-		case v == elsewhere:
+		case v == elsewhere && !slices.Contains(waiting, c.slot):
 			c.to, c.err = next, nil
+			c.hops++
 			due = true
+		default:
+			waiting = append(waiting, c.slot)
 		}
 		again = append(again, c)
 	}
