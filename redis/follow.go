@@ -20,8 +20,8 @@ import (
 // its target is repeatable; a call ends within its time.
 
 const (
-	// maxHops is the number of redirections before a call fails. A pause ends the count: what leads
-	// in a circle without one would have no end.
+	// maxHops is the number of redirections before a call fails. A pause begins the count anew: a
+	// circle of redirections without a pause still ends.
 	maxHops = 5
 	// pauseFirst and pauseMost bound the pause before a call is repeated.
 	pauseFirst = 10 * time.Millisecond

@@ -15,9 +15,9 @@ import (
 // once. A command is pending until it has a reply or a final error; after each
 // round, unfinished judges the errors as follow does. The commands that begin at one
 // node have rounds of their own: no command waits for a node that hangs, unless it is
-// sent there. Invariant: the commands that begin at one node are sent in their order,
-// and so are those of them that go on to the same node; an error says that nothing was
-// sent only if no command may have had an effect.
+// sent there. Invariant: the commands that begin at one node are sent in their order, and
+// commands about one slot are sent on in their order; an error says that nothing was sent
+// only if no command may have had an effect.
 
 // commandInfo is the knowledge about one of several commands, as far as sending
 // them to several nodes needs it.
@@ -191,7 +191,7 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 func (k *cluster) carry(ctx context.Context, b *resp.Batch, todo []*pendingCommand, replies []Reply) {
 	for pauses := 0; len(todo) > 0; {
 		k.send(ctx, b, todo, replies)
-		// What has to go elsewhere is sent at once, before a pause for the others.
+		// A redirected command is sent at once, before a pause for the others.
 		var due bool
 		if todo, due = k.unfinished(todo, replies); due || len(todo) == 0 {
 			continue
@@ -241,7 +241,7 @@ func asSent(err error) error {
 // another node at once. Those that wait for a pause have an error. The others have their
 // replies.
 func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, due bool) {
-	var waiting []int // slots of commands that wait: those behind them wait, too, so that their order stays
+	waiting := map[int]bool{} // slots of commands that wait: later commands about them wait, too, and stay in order
 	for _, c := range sent {
 		if c.err == nil {
 			c.err = replies[c.at].err
@@ -258,12 +258,12 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 				replies[c.at] = Reply{err: k.dismissed(c.err)}
 			}
 			continue
-		case v == elsewhere && !slices.Contains(waiting, c.slot):
+		case v == elsewhere && !waiting[c.slot]:
 			c.to, c.err = next, nil
 			c.hops++
 			due = true
 		default:
-			waiting = append(waiting, c.slot)
+			waiting[c.slot] = true
 		}
 		again = append(again, c)
 	}
