@@ -34,12 +34,12 @@ const (
 // not keep events from a hook.
 type Runners struct {
 	Hooks, Tracer, Log Runner
-	told               bool
+	levels             bool // work gets a level, see Within
 }
 
-// New returns the Runners of a cache. told says that the program has functions for its work.
-func New(told bool) *Runners {
-	all := &Runners{told: told}
+// New returns the Runners of a cache. Without levels, for a cache that has neither hooks nor a Tracer, work gets no level.
+func New(levels bool) *Runners {
+	all := &Runners{levels: levels}
 	for r := range all.each {
 		r.init()
 	}

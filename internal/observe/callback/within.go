@@ -12,10 +12,9 @@ import (
 // levelKey is the key of a context for the level of its work.
 type levelKey struct{}
 
-// Within returns ctx for work that the caller begins, with the caller's level. Without functions that are told of the work ctx
-// stays as it is.
+// Within returns ctx for work that the caller begins, with the caller's level.
 func (r *Runners) Within(ctx context.Context) context.Context {
-	if !r.told {
+	if !r.levels {
 		return ctx
 	}
 	if n := level(); n > levelOf(ctx) {
@@ -27,7 +26,7 @@ func (r *Runners) Within(ctx context.Context) context.Context {
 // Resume calls f, which is a part of the work of ctx and tells functions of something without a context, at the level of ctx.
 func (r *Runners) Resume(ctx context.Context, f func()) {
 	n := 0
-	if r.told {
+	if r.levels {
 		n = levelOf(ctx)
 	}
 	if n == 0 {
