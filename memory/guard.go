@@ -34,7 +34,7 @@ type GuardOptions struct {
 	Limit int64
 	// Share is the part of the limit, less the memory that is no heap, that the live heap may take:
 	// the ceiling. The collector needs the rest: the closer the ceiling is to GOMEMLIMIT, the more often
-	// it runs. 0 means 0.65; at most 0.95. If GOMEMLIMIT is not set, or above the limit, the ceiling is also
+	// it runs. 0 means 0.55; at most 0.95. If GOMEMLIMIT is not set, or above the limit, the ceiling is also
 	// at most 0.9 / (1 + GOGC/100) of that part, which is 0.45 by default: the heap grows by GOGC percent
 	// between collections.
 	Share float64
@@ -44,7 +44,7 @@ type GuardOptions struct {
 }
 
 const (
-	defaultShare, maxShare = 0.65, 0.95
+	defaultShare, maxShare = 0.55, 0.95
 	minLimit               = 16 << 20
 )
 
