@@ -169,3 +169,38 @@ func TestMemcachedTierRefusesAServerWithoutMetaCommands(t *testing.T) {
 		t.Errorf("Probe: %v", err)
 	}
 }
+
+// TestMemcachedEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags has three instances read
+// entities with tags of their own while one of them drops other tags.
+func TestMemcachedEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {
+	var loads atomic.Int64
+	third := make(chan *strata.Cache[string, int64], 1)
+	caches := memcachedCaches(t, servers.StartMemcached(t), 3, func(ctx context.Context, key string) (int64, error) {
+		loads.Add(1)
+		strata.Loading(ctx).SetTags("tag:" + key)
+		c := <-third
+		defer func() { third <- c }()
+		return 0, c.InvalidateTags(ctx, "another", "of "+key)
+	})
+	third <- caches[2]
+	loadsOf := func(key string) int64 {
+		before := loads.Load()
+		for _, c := range caches {
+			if _, err := c.GetOrLoad(t.Context(), key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return loads.Load() - before
+	}
+	// The first drop takes the clock of tags ahead of the server's time, which passes it soon.
+	for i := 0; loadsOf(fmt.Sprint("first", i)) > 1; i++ {
+		if t.Context().Err() != nil || i == 10_000 {
+			t.Fatal("no entity is loaded once")
+		}
+	}
+	for i := range 50 {
+		if n := loadsOf(fmt.Sprint("k", i)); n != 1 {
+			t.Errorf("%d loads of entity %d", n, i)
+		}
+	}
+}

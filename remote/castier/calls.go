@@ -289,7 +289,10 @@ func number(is Item) (n uint64, ok bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(string(is.Value), 10, 64)
-	return n, err == nil
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
 
 const (

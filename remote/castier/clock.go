@@ -1,9 +1,15 @@
 package castier
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier/internal/recent"
 )
 
 // Times of a server's clock in ms.
@@ -126,4 +132,259 @@ func (c *clock) at(now time.Time) instant {
 	wider := time.Duration(drift * float64(now.Sub(c.read)))
 	local := now.Sub(c.begun)
 	return instant{(local + c.low - wider).Milliseconds(), (local + c.high + wider).Milliseconds() + 1}
+}
+
+// tagClock returns the tag clock for a lease: one that is at most [age] old, or, if its server
+// does not answer, the newest known one. An older clock is safe: values seem older
+// than they are. Without any the clock is 0, and values with tags count as dropped.
+//
+// The clock of a lease is not later than the server's time. So a drop at the latest possible time
+// is later than all leases from before it, also if the clock was lost in between.
+func (t *Tier) tagClock(ctx context.Context) uint64 {
+	if !t.names.freshClock() {
+		t.askClock(ctx, 0)
+	}
+	clock := t.names.newestClock()
+	at := t.timeOfTags()
+	if now := uint64(at.early) << clockShift; now < clock && clock <= uint64(at.late+maxAhead)<<clockShift {
+		return now
+	}
+	return clock // a clock further ahead of the time is damaged, and mended by drops only
+}
+
+// askClock asks for the tag clock beside an operation. If the clock is behind least, it was
+// damaged: askClock sets it to least, unless least itself is later than any clock can be.
+func (t *Tier) askClock(ctx context.Context, least uint64) {
+	t.names.asideTags.ask(ctx, t.servers.Beside, func(ctx context.Context) error {
+		c, _, err := t.countTags(ctx, 0)
+		if err == nil && c < least && least <= t.latestClock() {
+			_, _, err = t.raiseClock(ctx, remade(least))
+		}
+		return err
+	})
+}
+
+// aheadOfTime is how much later than the server's time the drop of a tag may be.
+const aheadOfTime = time.Hour
+
+// maxAhead is more than two instances differ about the time of a server, in ms. A drop that
+// nothing else orders is that much before it.
+const maxAhead = 3 * second
+
+// latestClock returns the latest number that the drop of a tag may have.
+func (t *Tier) latestClock() uint64 {
+	return uint64(t.timeOfTags().late+aheadOfTime.Milliseconds()) << clockShift
+}
+
+// timeOfTags returns the present time of the server with the tag clock, as far as it is known.
+func (t *Tier) timeOfTags() instant {
+	server := t.servers.Home(t.names.prefix + string(byte(clockItem)))
+	return t.names.clock(server).at(time.Now())
+}
+
+// clockFrom returns the tag clock for the latest drop among tags read before: no drop is
+// later, unless its tag is damaged. If clockFrom cannot know the clock, it returns the
+// largest number.
+func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
+	n := t.names
+	if clock := n.newestClock(); latest <= clock {
+		return clock
+	}
+	begun := time.Now()
+	t.askClock(ctx, latest)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tags.asked.Before(begun) {
+		return math.MaxUint64
+	}
+	return n.tags.value
+}
+
+// freshClock reports whether the tag clock was asked for lately.
+func (n *namespace) freshClock() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tags.fresh(time.Now())
+}
+
+// newestClock returns the newest known tag clock.
+func (n *namespace) newestClock() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tags.value
+}
+
+// clockShift leaves room for the drops of a millisecond in a clock that begins at the
+// time in ms.
+const clockShift = 22
+
+// ordered is a bit of a clock that a drop has set beyond the server's time, once after the
+// clock was made. From then on numbers of the clock order drops and leases. Before that there may
+// be leases by a clock that was lost: none of them is later than the time of the loss.
+const ordered = 1 << (clockShift - 1)
+
+// countTags adds to the tag clock, and returns it. A missing clock is made. A clock behind
+// the newest that this instance has seen was lost or damaged: it is set beyond that. The first
+// drop takes a clock to the server's latest possible time. Every drop takes it to a while
+// before the server's time, so the drop counts even if the clock was damaged. took is the part of
+// the clock that the drop has taken, unless the clock was lost or damaged.
+func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took recent.Span, err error) {
+	op := Add{Key: t.names.prefix + string(byte(clockItem)), Delta: delta}
+	server := t.servers.Home(op.Key)
+	at, err := t.now(ctx, server)
+	if err != nil {
+		return 0, recent.Span{}, t.of(server, err)
+	}
+	if op.First = uint64(at.early) << clockShift; delta > 0 {
+		op.First = uint64(at.late)<<clockShift | ordered + delta
+	}
+	c, least, err := t.countOnce(ctx, server, op)
+	if err == nil && delta > 0 {
+		if c&ordered != 0 && c >= delta && c-delta >= least {
+			took = recent.Span{From: c - delta, To: c}
+		}
+		if least = max(least, uint64(at.early-maxAhead)<<clockShift); c&ordered == 0 {
+			least = max(least, uint64(at.late)<<clockShift)
+		}
+		least = least | ordered + delta
+	}
+	switch {
+	case err != nil || c >= least:
+		return c, took, err
+	case delta == 0:
+		least = remade(least)
+	}
+	was, clock, err := t.raiseClock(ctx, least)
+	// Else other drops have come between the addition and the raise, which belongs to none then.
+	if was == c && took != (recent.Span{}) {
+		took.To = clock
+	}
+	return clock, took, err
+}
+
+// remade returns the clock to set in place of one that was lost or damaged, and was c at least.
+// Nothing orders it: other instances may have given leases by a later one.
+func remade(c uint64) uint64 { return (c>>clockShift + 1) << clockShift }
+
+// countOnce is countTags for one addition. seen is the newest clock known before it.
+func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint64, err error) {
+	n := t.names
+	ticket, asked := n.ticket(), time.Now()
+	seen = n.newestClock()
+	sums, err := t.add(ctx, server, []Add{op})
+	if err != nil {
+		return 0, 0, t.of(server, err)
+	}
+	n.keepClock(ticket, asked, sums[0])
+	return sums[0], seen, nil
+}
+
+// keepClock remembers the answer to a request for the tag clock.
+func (n *namespace) keepClock(ticket uint64, asked time.Time, clock uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// A clock from before a recheck is asked for again, but its number counts as known.
+	n.tags.value = max(clock, n.tags.value)
+	n.tags.keep(ticket, asked, n.tags.value)
+}
+
+// raiseClock sets the tag clock to least, unless it is later. It returns the clock before and
+// after. Two instances that raise it at once take it no further than one of them would.
+func (t *Tier) raiseClock(ctx context.Context, least uint64) (was, is uint64, err error) {
+	key := t.names.prefix + string(byte(clockItem))
+	server := t.servers.Home(key)
+	for range maxTurns {
+		ticket, asked := t.names.ticket(), time.Now()
+		items, errs, err := t.get(ctx, server, []string{key})
+		if err = cmp.Or(err, errs.first()); err != nil {
+			return 0, 0, t.of(server, err)
+		}
+		was, ok := number(items[0])
+		is := max(was, least)
+		if !ok || was < least {
+			raise := Swap{Key: key, Value: strconv.AppendUint(nil, least, 10), Version: items[0].Version}
+			swapped, errs, err := t.swap(ctx, server, []Swap{raise})
+			if err = cmp.Or(err, errs.first()); err != nil {
+				return 0, 0, t.of(server, err)
+			}
+			if !swapped[0] {
+				continue
+			}
+		}
+		t.names.keepClock(ticket, asked, is)
+		return was, is, nil
+	}
+	return 0, 0, errContended
+}
+
+// awaitTags waits until the server's time has passed clock, the number of a drop. Values
+// loaded before that would seem dropped. It waits no longer than for half of the call's time.
+func (t *Tier) awaitTags(ctx context.Context, clock uint64) {
+	wait := duration(int64(clock>>clockShift) + 2 - t.timeOfTags().early) // a whole ms past it, and the error of this one
+	if _, end := remote.Split(ctx); !end.IsZero() {
+		wait = min(wait, time.Until(end)/2)
+	}
+	if wait <= 0 || wait > 2*duration(maxAhead) { // or the clock is damaged
+		return
+	}
+	passed := time.NewTimer(wait)
+	defer passed.Stop()
+	select {
+	case <-passed.C:
+	case <-ctx.Done():
+	}
+}
+
+const (
+	// recentTurns bounds how often the record of a drop begins again because others were first.
+	recentTurns = 10
+	// recordTrips is for how many round trips a store waits for the record of a drop.
+	recordTrips = 5
+)
+
+// record returns the change that records a drop, none if nothing is known of its numbers. Its
+// error harms no caller.
+func (n *namespace) record(took recent.Span, tags []string) []*tagChange {
+	if took == (recent.Span{}) || len(tags) > recent.MaxTags {
+		return nil
+	}
+	is := recent.New(took, tags)
+	key := n.prefix + string(byte(recentItem))
+	c := &tagChange{place: place{item: key}, server: n.fleet.Home(n.prefix + string(byte(clockItem)))}
+	left := recentTurns
+	c.write = func(read Item) (Swap, bool) {
+		if left--; left < 0 {
+			c.done = true
+			return Swap{}, false
+		}
+		return Swap{Key: key, Value: recent.Encode(recent.With(recent.Decode(read.Value), is)), Version: read.Version}, true
+	}
+	return []*tagChange{c}
+}
+
+// recentDrops returns the tag clock, and the recent drops up to it and perhaps later ones. A drop
+// takes a few round trips from its number to its record. If there were drops behind since and
+// the latest is not recorded, recentDrops gives it that time.
+func (t newTags) recentDrops(ctx context.Context, since uint64) (clock uint64, all []recent.Drop, err error) {
+	n := t.names
+	keys := []string{n.prefix + string(byte(clockItem)), n.prefix + string(byte(recentItem))}
+	server := t.servers.Home(keys[0])
+	for range recordTrips {
+		seen, ticket, asked := n.newestClock(), n.ticket(), time.Now()
+		items, errs, err := t.get(ctx, server, keys)
+		if err = cmp.Or(err, errs.first()); err != nil {
+			return 0, nil, t.of(server, err)
+		}
+		c, ok := number(items[0])
+		if !ok || c < seen { // the clock was lost or damaged
+			clock, _, err = t.countTags(ctx, 0)
+			return clock, nil, err
+		}
+		n.keepClock(ticket, asked, c)
+		clock, all = c, recent.Decode(items[1].Value)
+		if c <= since || recent.Has(all, c) {
+			break
+		}
+	}
+	return clock, all, nil
 }

@@ -20,6 +20,7 @@
 //	large value       the key              the value, which never changes
 //	drops, expiries   each server          the number of drops of everything there
 //	clock             its own              the number of drops of tags
+//	recent drops      the clock            of which tags the latest of them were
 //	tag               the tag              the clock at its last drops
 //
 // # Losses
@@ -33,7 +34,9 @@
 //     an early loss breaks: a value read from a lagging replica may be stored.
 //   - A lost large value is absent, and its state gives leases.
 //   - Lost counters of drops come back at random numbers, which no value has.
-//   - A lost tag counts as dropped now.
+//   - A lost tag counts as dropped now. A store of a value, which may also meet a tag that was
+//     never used, looks for it among the recent drops; those that it cannot find there may
+//     have been of any tag.
 //   - A lost clock comes back at the server's time in ms, times 2²². No lease
 //     has a later one: that would take 2²² drops of tags in a ms. The time is known to
 //     two seconds at worst. A clock lost twice within two seconds may come back too early,

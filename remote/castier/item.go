@@ -225,6 +225,7 @@ const (
 	dropsItem              = 'd'
 	expiriesItem           = 'x'
 	clockItem              = 'c'
+	recentItem             = 'r'
 	// Of a fleet, each server has these.
 	fleetDropsItem    = 'D'
 	fleetExpiriesItem = 'X'

@@ -2,21 +2,27 @@ package castier
 
 import (
 	"context"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier/internal/recent"
 )
 
-// tagChange is a tag on its way: the place of its item, and its state.
+// tagChange is a tag on its way: the place of its item, its name, and its state.
 type tagChange struct {
 	place
+	tag    string
 	server int
 	// drop changes the state of the tag; known says whether there was one.
 	drop func(t *tag, known bool)
-	is   tag
-	done bool
-	err  error
+	// write, if not nil, decides instead. It is for items beside the tags.
+	write func(read Item) (Swap, bool)
+	is    tag
+	done  bool
+	err   error
 }
 
 func (c *tagChange) failure() error { return c.err }
@@ -30,7 +36,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if err := checkNames(tags); err != nil {
 		return err
 	}
-	clock, err := t.countTags(ctx, uint64(len(tags)))
+	clock, took, err := t.countTags(ctx, uint64(len(tags)))
 	if err != nil {
 		return err
 	}
@@ -49,7 +55,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 			}
 		})
 	}
-	t.applyTags(ctx, all)
+	t.applyTags(ctx, slices.Concat(all, t.names.record(took, tags)))
 	t.awaitTags(ctx, clock)
 	return remote.JoinKeys(errorsOf(all))
 }
@@ -105,11 +111,13 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 		return nil
 	}
 	// The drop gets a number of its own, later than every value stored so far.
-	now, err := t.countTags(ctx, 1)
+	now, took, err := t.countTags(ctx, 1)
 	if err != nil {
 		return err
 	}
+	var names []string
 	for _, c := range lost {
+		names = append(names, c.tag)
 		c.done, c.drop = false, func(is *tag, known bool) {
 			// Another client may have replaced the tag meanwhile. Its drop is then as good as this
 			// one.
@@ -118,22 +126,31 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 			}
 		}
 	}
-	t.applyTags(ctx, lost)
+	t.applyTags(ctx, slices.Concat(lost, t.names.record(took, names)))
 	t.awaitTags(ctx, now)
 	return nil
 }
 
+// newTags are the tags of values to be stored that may have no items: for each the tag clock of the
+// earliest lease among the values.
+type newTags struct {
+	*Tier
+	since map[string]uint64
+}
+
 // makeTags makes the missing items of the tags of values. The item of a new tag says that
 // the tag was dropped before the values were loaded. So a reader that finds no item knows
-// that it was lost. makeTags takes at most half of the time of the call, and leaves the
-// items that it could not make to the readers.
+// that it was lost. If an item was made for another value, with a drop later than the lease of
+// this one, it gets an earlier drop, too. makeTags takes at most half of the time of the call, and
+// leaves the items that it could not make to the readers.
 func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
-	var tags []string
+	since := map[string]uint64{}
 	for i := range puts {
 		if len(puts[i].Data) > 0 {
-			tags = append(tags, puts[i].Tags...)
+			earliest(since, puts[i].Tags, puts[i].Lease.Clock)
 		}
 	}
+	tags := slices.Sorted(maps.Keys(since))
 	if len(tags) == 0 || checkNames(tags) != nil {
 		return
 	}
@@ -144,31 +161,78 @@ func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
 	}
 	// Nearly all tags of nearly all writes exist: the look-up decides whether anything has to be
 	// written.
-	slices.Sort(tags)
-	missing := slices.DeleteFunc(t.lookUp(ctx, slices.Compact(tags)), func(c *tagChange) bool {
-		return c.err != nil || c.is != (tag{})
+	all := slices.DeleteFunc(t.lookUp(ctx, tags), func(c *tagChange) bool {
+		return c.err != nil || c.is != (tag{}) && c.is.dropped <= since[c.tag]
 	})
-	if len(missing) == 0 {
-		return
+	if len(all) > 0 {
+		newTags{t, since}.make(ctx, all)
 	}
-	// All drops of the tag have numbers up to this one, also if the item was lost.
-	clock, err := t.countTags(ctx, 0)
+}
+
+// earliest lowers the clocks of tags to the one of a lease.
+func earliest(since map[string]uint64, tags []string, clock uint64) {
+	for _, name := range tags {
+		if at, ok := since[name]; !ok || clock < at {
+			since[name] = clock
+		}
+	}
+}
+
+// make makes the items of tags, if they were not dropped since the leases at their clocks. The others
+// get the present clock: each drop of the tag has a number up to that, also if its item was lost.
+func (t newTags) make(ctx context.Context, all []*tagChange) {
+	least := t.since[all[0].tag]
+	for _, c := range all {
+		least = min(least, t.since[c.tag])
+	}
+	clock, drops, err := t.recentDrops(ctx, least)
 	if err != nil {
 		return
 	}
-	for _, c := range missing {
+	for _, c := range all {
+		if !t.spared(c, drops, clock) {
+			t.since[c.tag] = clock
+		}
+		at := t.since[c.tag]
 		c.done, c.drop = false, func(is *tag, known bool) {
-			if !known {
-				is.dropped = clock
+			if !known || at < is.dropped && is.dropped <= clock {
+				is.dropped = at
 			}
 		}
 	}
-	t.applyTags(ctx, missing)
+	t.applyTags(ctx, all)
+	t.dropMade(ctx, all, clock)
+}
+
+// spared reports whether a tag was not dropped between its number in since and the clock.
+func (t newTags) spared(c *tagChange, drops []recent.Drop, clock uint64) bool {
+	since := t.since[c.tag]
+	return since <= clock && recent.Spares(drops, c.tag, since, clock)
+}
+
+// dropMade drops those of the tags made that another client has dropped since the clock: its item may
+// have been lost before this one was made. A drop counts before it writes its item, so the clock
+// shows it by now. No reader has the values yet.
+func (t newTags) dropMade(ctx context.Context, made []*tagChange, clock uint64) {
+	now, drops, err := t.recentDrops(ctx, clock)
+	if err != nil {
+		now = math.MaxUint64 // no clock reaches that: readers count the tags as dropped
+	}
+	lost := slices.DeleteFunc(made, func(c *tagChange) bool { return t.spared(c, drops, now) })
+	for _, c := range lost {
+		at := t.since[c.tag]
+		c.done, c.drop = false, func(is *tag, known bool) {
+			if !known || is.dropped <= at {
+				is.dropped = now
+			}
+		}
+	}
+	t.applyTags(ctx, lost)
 }
 
 func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
 	item, hashed := itemKey(t.names.prefix, tagItem, hashedTag, name)
-	c := &tagChange{place: place{item: item}, server: t.servers.Home(item), drop: drop}
+	c := &tagChange{place: place{item: item}, tag: name, server: t.servers.Home(item), drop: drop}
 	if hashed {
 		c.name = name
 	}
@@ -242,6 +306,9 @@ func (t *Tier) turnTags(ctx context.Context, server int, some []*tagChange) erro
 // decide changes the tag read, and returns the write of it. If nothing changes, c is done,
 // and no write is needed.
 func (c *tagChange) decide(read Item) (write Swap, needed bool) {
+	if c.write != nil {
+		return c.write(read)
+	}
 	was, known := c.opened(read)
 	c.is = was
 	if c.drop != nil {
