@@ -64,13 +64,13 @@ func storesBesideDrops(t *testing.T, servers int, plain bool) {
 	}
 }
 
-// TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags has loads take about 300 ms, and an
-// instance drop another tag about each 100 ms.
+// TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags has loads take 300 ms, and an
+// instance drop another tag each 100 ms.
 func TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &duo{T: t}
 		load := func(ctx context.Context, key string) (string, error) {
-			time.Sleep(311 * time.Millisecond) // in the bubble
+			time.Sleep(300 * time.Millisecond) // in the bubble
 			strata.Loading(ctx).SetTags("tag:" + key)
 			return d.load(ctx, key)
 		}
@@ -90,10 +90,10 @@ func TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				d.must(all[2].InvalidateTags(t.Context(), fmt.Sprint("other", i)))
-				time.Sleep(101 * time.Millisecond) // in the bubble, and rarely together with the end of a load
+				time.Sleep(100 * time.Millisecond) // in the bubble
 			}
 		})
-		time.Sleep(50 * time.Millisecond) // in the bubble
+		time.Sleep(50 * time.Millisecond) // in the bubble: no load ends during a drop, which would count for all tags
 		for i := range 30 {
 			for _, c := range all {
 				if v, err := c.GetOrLoad(t.Context(), fmt.Sprint("k", i), nil); err != nil || v != fmt.Sprint("k", i, " 0") {

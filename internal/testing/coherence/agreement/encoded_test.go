@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -209,5 +211,50 @@ func walkTuned(t *testing.T, walk func(t *testing.T, c *strata.Cache[string, int
 	}
 	if left == 0 || left == keys || len(times) <= 600 {
 		t.Errorf("%d of %d entries are left, %d were seen", left, keys, len(times))
+	}
+}
+
+// TestWalkOfAnEncodedL1GoesOnBesideWriters has goroutines store and drop other keys, of many lengths,
+// during walks and snapshots. The keys that stay are seen once each, and no key with the value of another.
+func TestWalkOfAnEncodedL1GoesOnBesideWriters(t *testing.T) {
+	for name, walk := range walks {
+		t.Run(name, func(t *testing.T) {
+			const keys = 10_000
+			c := lab.NewCache(t, inBytes, func(o *strata.Options[string, int64]) { o.Memory.MaxWeight = 128 << 20 })
+			for i := range keys {
+				lab.Must(t, c.Set(t.Context(), strconv.Itoa(i), int64(i)))
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var writers sync.WaitGroup
+			defer writers.Wait()
+			defer stop()
+			for w := range 3 {
+				writers.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						// Leading zeros make keys of many lengths with one value.
+						v := keys + (i*7+w)%5000
+						key := strings.Repeat("0", i%300+1) + strconv.Itoa(v)
+						lab.Must(t, c.Set(t.Context(), key, int64(v)))
+						if i%3 > 0 {
+							lab.Must(t, c.Invalidate(t.Context(), key))
+						}
+					}
+				})
+			}
+			for range 5 {
+				times := map[string]int{}
+				walk(t, c, func(key, value string) {
+					if times[key]++; strings.TrimLeft(key, "0") != strings.TrimLeft(value, "0") {
+						t.Errorf("%s is %s", key, value)
+					}
+				})
+				for i := range keys {
+					if k := strconv.Itoa(i); times[k] != 1 {
+						_, ok := c.Get(t.Context(), k)
+						t.Fatalf("%s, which was there all the time (%t), was seen %d times", k, ok, times[k])
+					}
+				}
+			}
+		})
 	}
 }
