@@ -91,20 +91,14 @@ func startTwemproxy(t *testing.T, server string) string {
 	if err != nil {
 		t.Skip(err)
 	}
-	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := servers.Port(t)
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	config := t.TempDir() + "/nutcracker.yml"
 	text := fmt.Sprintf("alpha:\n  listen: %s\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n   - %s:1\n", addr, server)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stats, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := servers.Port(t)
 	p, err := servers.Start(exec.Command(program, "-c", config, "-a", "127.0.0.1", "-s", fmt.Sprint(stats)))
 	if err != nil {
 		t.Fatal(err)

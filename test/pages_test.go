@@ -31,10 +31,7 @@ func TestBeginnersGetAServiceWithTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := servers.Port(t)
 	reader := kit.Reader{
 		Tree:    root,
 		Env:     []string{"GOWORK=off"},

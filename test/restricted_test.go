@@ -122,14 +122,7 @@ func twemproxy(t *testing.T) (string, error) {
 	if err != nil {
 		return "", errors.New("nutcracker, the proxy, is not installed")
 	}
-	port, err := servers.FreePort()
-	if err != nil {
-		return "", err
-	}
-	stats, err := servers.FreePort()
-	if err != nil {
-		return "", err
-	}
+	port, stats := servers.Port(t), servers.Port(t)
 	addr, dir := fmt.Sprint("127.0.0.1:", port), t.TempDir()
 	config := fmt.Sprintf("pool:\n  listen: %s\n  redis: true\n  distribution: ketama\n  servers:\n   - %s:1\n", addr, servers.StartRedis(t).Addr)
 	path := filepath.Join(dir, "config.yml")

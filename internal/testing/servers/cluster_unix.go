@@ -39,10 +39,7 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	n := primaries * (1 + replicasEach)
 	ports := make([]string, n)
 	for i := range n {
-		port, err := FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := Port(t)
 		ports[i] = strconv.Itoa(port)
 		r := StartRedis(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", ports[i],

@@ -8,12 +8,14 @@ package servers
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -101,15 +103,51 @@ func (p *Process) Await(ready func() error) error {
 	}
 }
 
-// FreePort returns a loopback port, free at this moment. Another process may take it
-// before it is used.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// The ports of servers. Systems give higher ones to listeners and to connections that name none. One
+// of those could take the port of a server that is killed and started again.
+const (
+	firstPort = 12_000
+	ports     = 20_000
+)
+
+// Reserve returns a loopback port that is free, and stays so until release is called, also while the
+// server that listens at it is dead: no other caller of Reserve gets it, in whatever process.
+func Reserve() (port int, release func(), err error) {
+	for range 100 {
+		port = firstPort + rand.IntN(ports)
+		if release, err = reserve(port); err == nil {
+			return port, release, nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, nil, err
+}
+
+func reserve(port int) (release func(), err error) {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	// A socket of UDP is the sign of the reservation. It ends with the process.
+	sign, err := net.ListenPacket("udp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	release = func() { sign.Close() }
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	l.Close()
+	return release, nil
+}
+
+// Port is [Reserve] until the end of the test.
+func Port(t testing.TB) int {
+	t.Helper()
+	port, release, err := Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return port
 }
 
 // server is a process at an address and in a directory of its own. The methods are for one
@@ -120,28 +158,26 @@ type server struct {
 	// Dir is the directory, which is removed by Close.
 	Dir string
 
-	args []string
-	port string
-	p    *Process
+	args    []string
+	port    string
+	release func() // of the port; nil before begin
+	p       *Process
 }
 
-// begin makes the directory, and calls restart with a free port.
+// begin makes the directory, reserves a port, and calls restart.
 func (s *server) begin(name string, restart func() error) (err error) {
 	if s.Dir, err = os.MkdirTemp("", "strata-"+name+"-"); err != nil {
 		return err
 	}
-	for range 5 { // another process may take the port first
-		var port int
-		if port, err = FreePort(); err != nil {
-			break
-		}
+	var port int
+	if port, s.release, err = Reserve(); err == nil {
 		s.port = strconv.Itoa(port)
 		s.Addr = net.JoinHostPort("127.0.0.1", s.port)
-		if err = restart(); err == nil {
-			return nil
-		}
+		err = restart()
 	}
-	s.Close()
+	if err != nil {
+		s.Close()
+	}
 	return err
 }
 
@@ -156,6 +192,9 @@ func (s *server) Kill() {
 func (s *server) Close() {
 	s.Kill()
 	_ = os.RemoveAll(s.Dir)
+	if s.release != nil {
+		s.release()
+	}
 }
 
 // Pid returns the number of the server's process.

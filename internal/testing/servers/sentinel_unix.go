@@ -79,10 +79,7 @@ func (w *Watched) startSentinel() *sentinel {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	port, err := FreePort()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	port := Port(w.t)
 	dir := w.t.TempDir()
 	host, primary, _ := net.SplitHostPort(w.Servers[0].Addr)
 	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n", port, dir) +

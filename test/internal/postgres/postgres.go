@@ -50,21 +50,15 @@ func Start(t testing.TB, maxConns int) *Server {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	for range 5 { // another process may take the port first
-		pg := &Server{t: t}
-		if err = pg.start(server, data, maxConns, attr); err == nil {
-			return pg
-		}
+	pg := &Server{t: t}
+	if err = pg.start(server, data, maxConns, attr); err != nil {
+		t.Fatalf("postgres: %v", err)
 	}
-	t.Fatalf("postgres: %v", err)
-	return nil
+	return pg
 }
 
 func (pg *Server) start(server, data string, maxConns int, attr *syscall.SysProcAttr) error {
-	port, err := servers.FreePort()
-	if err != nil {
-		return err
-	}
+	port := servers.Port(pg.t)
 	pg.URL = fmt.Sprintf("postgres://strata@127.0.0.1:%d/postgres?sslmode=disable", port)
 	cmd := exec.Command(server, "-D", data, "-p", strconv.Itoa(port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",

@@ -357,7 +357,8 @@ func TestGuardMakesAnEncodedL1Smaller(t *testing.T) {
 	for ; key < 400<<10 && g.Stats().Evicted < 20_000; key++ {
 		lab.Must(t, c.Set(t.Context(), key, value))
 	}
-	if s := c.Stats(); s.Guard.Evicted < 20_000 || s.Evicted < s.Guard.Evicted || s.Weight < 1<<20 {
+	by := g.Stats().Evicted // it may go on at once
+	if s := c.Stats(); by < 20_000 || s.Evicted < by || s.Weight < 1<<20 {
 		t.Errorf("%d KiB are stored in a process of 64 MiB: %+v, %d evicted, %d bytes", key, s.Guard, s.Evicted, s.Weight)
 	}
 	g.Close() // else it may evict what is stored next
