@@ -118,10 +118,11 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 	var names []string
 	for _, c := range lost {
 		names = append(names, c.tag)
+		damaged := c.is
 		c.done, c.drop = false, func(is *tag, known bool) {
-			// Another client may have replaced the tag meanwhile. Its drop is then as good as this
-			// one.
-			if !known || is.dropped > now || is.expired > now {
+			// Another client may have replaced the tag meanwhile, or dropped it later. Its drop is
+			// then as good as this one.
+			if !known || *is == damaged {
 				*is = tag{dropped: now}
 			}
 		}

@@ -1,0 +1,67 @@
+package castier_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
+)
+
+// between runs f once, after the call that is the first for which when holds.
+func between(m *casmodel.Store, when func(c *casmodel.Call) bool, f func()) {
+	m.After = func(c *casmodel.Call) {
+		if when(c) {
+			m.After = nil
+			f()
+		}
+	}
+}
+
+func adds(key string) func(c *casmodel.Call) bool {
+	return func(c *casmodel.Call) bool { return len(c.Adds) > 0 && strings.HasSuffix(c.First(), key) }
+}
+
+func loseItem(m *casmodel.Store, item string) {
+	m.Lose(func(key string) bool { return strings.HasSuffix(key, item) })
+}
+
+// judged fails if a value with a tag counts as valid.
+func judged(t *testing.T, tier *castier.Tier, tag string, clock uint64) {
+	t.Helper()
+	if is := tagsOf(t, tier, tag); is.Dropped <= clock {
+		t.Errorf("the value counts: the tag is %+v, and the value from before the drop has clock %d", is, clock)
+	}
+}
+
+// settled returns instances over a store with a clock that has had drops.
+func settled(t *testing.T) (m *casmodel.Store, a, b, c *castier.Tier) {
+	m = casmodel.New(t, 1)
+	a, b, c = another(m), another(m), another(m)
+	dropTags(t, a, false, "first")
+	time.Sleep(4 * time.Second) // in the bubble
+	dropTags(t, a, false, "second")
+	return m, a, b, c
+}
+
+// TestDropWhileALostTagIsReplacedStays: a reader finds that a tag was lost. While it counts a drop
+// for it, another instance begins a load, and one drops the tag.
+func TestDropWhileALostTagIsReplacedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reader, loader, dropper := settled(t)
+		putTagged(t, loader, "old", acquire(t, loader, "old").Lease, "t")
+		loseItem(m, ":tt")
+		var lease remote.Lease
+		between(m, adds(":c"), func() {
+			loader.Recheck()
+			lease = acquire(t, loader, "k").Lease
+			dropTags(t, dropper, false, "t")
+		})
+		tagsOf(t, reader, "t")
+		putTagged(t, loader, "k", lease, "t")
+		judged(t, reader, "t", lease.Clock)
+	})
+}
