@@ -17,6 +17,9 @@ const (
 	entryMark   = "st\xe0\x01"
 	tagMark     = "st\xe1\x01"
 	carriedMark = "st\xe2\x01"
+	// missingMark begins the item in place of a tag that was never used, or was lost. Behind it
+	// is a random number. To other versions this is no tag.
+	missingMark = "st\xe5\x01"
 )
 
 // errForeign means that an item was written by another program, or belongs to a key

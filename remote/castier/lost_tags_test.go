@@ -1,6 +1,7 @@
 package castier_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,10 @@ func between(m *casmodel.Store, when func(c *casmodel.Call) bool, f func()) {
 
 func adds(key string) func(c *casmodel.Call) bool {
 	return func(c *casmodel.Call) bool { return len(c.Adds) > 0 && strings.HasSuffix(c.First(), key) }
+}
+
+func gets(key string) func(c *casmodel.Call) bool {
+	return func(c *casmodel.Call) bool { return len(c.Keys) > 0 && strings.HasSuffix(c.First(), key) }
 }
 
 func loseItem(m *casmodel.Store, item string) {
@@ -63,5 +68,70 @@ func TestDropWhileALostTagIsReplacedStays(t *testing.T) {
 		tagsOf(t, reader, "t")
 		putTagged(t, loader, "k", lease, "t")
 		judged(t, reader, "t", lease.Clock)
+	})
+}
+
+func swaps(key string) func(c *casmodel.Call) bool {
+	return func(c *casmodel.Call) bool { return len(c.Swaps) > 0 && strings.HasSuffix(c.First(), key) }
+}
+
+// TestValueOfATagBeingMadeStaysDropped: the first use of a tag by one value is stored, after a
+// later load has stored another one, while a drop is lost. A reader looks in between.
+func TestValueOfATagBeingMadeStaysDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reader, loader, dropper := settled(t)
+		first := acquire(t, loader, "first").Lease
+		dropTags(t, dropper, false, "another")
+		loader.Recheck()
+		second := acquire(t, loader, "second").Lease
+		putTagged(t, loader, "second", second, "t")
+		between(m, gets(":c"), func() {
+			dropTags(t, dropper, false, "t")
+			loseItem(m, ":tt")
+			between(m, swaps(":tt"), func() { judged(t, reader, "t", second.Clock) })
+		})
+		putTagged(t, loader, "first", first, "t")
+		m.After = nil
+		judged(t, reader, "t", second.Clock)
+	})
+}
+
+// TestDropThatIsLateIsNotTakenForTheLatest: between the number of a drop and its item, a load begins
+// and the tag is dropped again, which is lost.
+func TestDropThatIsLateIsNotTakenForTheLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, late, loader, dropper := settled(t)
+		var lease remote.Lease
+		between(m, adds(":c"), func() {
+			lease = acquire(t, loader, "k").Lease
+			dropTags(t, dropper, false, "t")
+			loseItem(m, ":tt")
+		})
+		dropTags(t, late, false, "t")
+		putTagged(t, loader, "k", lease, "t")
+		judged(t, another(m), "t", lease.Clock)
+	})
+}
+
+// TestTagThatCannotBeVerifiedIsNotMade: the tag of a value is dropped during its store, the drop is
+// lost, and the store does not answer for the tag any more.
+func TestTagThatCannotBeVerifiedIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, loader, dropper := settled(t)
+		fails := false
+		failing := another(casmodel.Around(m, func(ctx context.Context, _ int, c *casmodel.Call, run func(context.Context) error) error {
+			if fails && (strings.HasSuffix(c.First(), ":tt") || strings.HasSuffix(c.First(), ":c")) {
+				return errFault
+			}
+			return run(ctx)
+		}))
+		lease := acquire(t, failing, "k").Lease
+		between(m, gets(":c"), func() {
+			dropTags(t, dropper, false, "t")
+			loseItem(m, ":tt")
+			between(m, swaps(":tt"), func() { fails = true })
+		})
+		putTagged(t, failing, "k", lease, "t")
+		judged(t, loader, "t", lease.Clock)
 	})
 }

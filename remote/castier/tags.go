@@ -1,9 +1,10 @@
 package castier
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -21,8 +22,13 @@ type tagChange struct {
 	// write, if not nil, decides instead. It is for items beside the tags.
 	write func(read Item) (Swap, bool)
 	is    tag
-	done  bool
-	err   error
+	// missing says that the tag has no item: mark is in its place. If it is still there when
+	// the item is made, no drop of the tag was written and lost meanwhile. sure says that the
+	// number of the item is from behind the mark.
+	missing, sure bool
+	mark          []byte
+	done          bool
+	err           error
 }
 
 func (c *tagChange) failure() error { return c.err }
@@ -41,22 +47,44 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 		return err
 	}
 	// One addition has given a number to each tag. Numbers begin behind those of all earlier drops.
-	all := make([]*tagChange, len(tags))
+	all, latest := make([]*tagChange, len(tags)), clock
 	for i, name := range tags {
 		at := clock - uint64(len(tags)-1-i)
 		all[i] = t.tagChange(name, func(is *tag, known bool) {
 			if soft {
 				is.expired = max(is.expired, at)
 			}
+			switch {
 			// A tag that the store does not know may have lost a hard drop, so a soft one is not
-			// enough.
-			if !soft || !known {
+			// enough. That drop may be later than this one.
+			case !known:
+				is.dropped = latest
+			case !soft:
 				is.dropped = max(is.dropped, at)
 			}
 		})
 	}
 	t.applyTags(ctx, slices.Concat(all, t.names.record(took, tags)))
-	t.awaitTags(ctx, clock)
+	for range recentTurns {
+		lost := slices.DeleteFunc(slices.Clone(all), func(c *tagChange) bool { return c.err != nil || !c.missing })
+		if len(lost) == 0 {
+			break
+		}
+		now, _, err := t.countTags(ctx, 0)
+		latest = max(latest, now)
+		for _, c := range lost {
+			if c.err = err; err == nil {
+				c.again()
+			}
+		}
+		t.applyTags(ctx, lost)
+	}
+	for _, c := range all {
+		if c.err == nil && c.missing {
+			c.err = t.of(c.server, errContended)
+		}
+	}
+	t.awaitTags(ctx, latest)
 	return remote.JoinKeys(errorsOf(all))
 }
 
@@ -87,7 +115,7 @@ func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	return known, remote.JoinKeys(errorsOf(all))
 }
 
-// lookUp reads tags.
+// lookUp reads tags, and marks the missing ones.
 func (t *Tier) lookUp(ctx context.Context, tags []string) []*tagChange {
 	all := make([]*tagChange, len(tags))
 	for i, name := range tags {
@@ -119,7 +147,8 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 	for _, c := range lost {
 		names = append(names, c.tag)
 		damaged := c.is
-		c.done, c.drop = false, func(is *tag, known bool) {
+		c.again()
+		c.drop = func(is *tag, known bool) {
 			// Another client may have replaced the tag meanwhile, or dropped it later. Its drop is
 			// then as good as this one.
 			if !known || *is == damaged {
@@ -128,6 +157,11 @@ func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
 		}
 	}
 	t.applyTags(ctx, slices.Concat(lost, t.names.record(took, names)))
+	for _, c := range lost {
+		if c.missing { // lost again
+			c.is = tag{dropped: now}
+		}
+	}
 	t.awaitTags(ctx, now)
 	return nil
 }
@@ -163,7 +197,7 @@ func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
 	// Nearly all tags of nearly all writes exist: the look-up decides whether anything has to be
 	// written.
 	all := slices.DeleteFunc(t.lookUp(ctx, tags), func(c *tagChange) bool {
-		return c.err != nil || c.is != (tag{}) && c.is.dropped <= since[c.tag]
+		return c.err != nil || !c.missing && c.is.dropped <= since[c.tag]
 	})
 	if len(all) > 0 {
 		newTags{t, since}.make(ctx, all)
@@ -195,40 +229,20 @@ func (t newTags) make(ctx context.Context, all []*tagChange) {
 			t.since[c.tag] = clock
 		}
 		at := t.since[c.tag]
-		c.done, c.drop = false, func(is *tag, known bool) {
+		c.again()
+		c.drop = func(is *tag, known bool) {
 			if !known || at < is.dropped && is.dropped <= clock {
 				is.dropped = at
 			}
 		}
 	}
 	t.applyTags(ctx, all)
-	t.dropMade(ctx, all, clock)
 }
 
 // spared reports whether a tag was not dropped between its number in since and the clock.
 func (t newTags) spared(c *tagChange, drops []recent.Drop, clock uint64) bool {
 	since := t.since[c.tag]
 	return since <= clock && recent.Spares(drops, c.tag, since, clock)
-}
-
-// dropMade drops those of the tags made that another client has dropped since the clock: its item may
-// have been lost before this one was made. A drop counts before it writes its item, so the clock
-// shows it by now. No reader has the values yet.
-func (t newTags) dropMade(ctx context.Context, made []*tagChange, clock uint64) {
-	now, drops, err := t.recentDrops(ctx, clock)
-	if err != nil {
-		now = math.MaxUint64 // no clock reaches that: readers count the tags as dropped
-	}
-	lost := slices.DeleteFunc(made, func(c *tagChange) bool { return t.spared(c, drops, now) })
-	for _, c := range lost {
-		at := t.since[c.tag]
-		c.done, c.drop = false, func(is *tag, known bool) {
-			if !known || is.dropped <= at {
-				is.dropped = now
-			}
-		}
-	}
-	t.applyTags(ctx, lost)
 }
 
 func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
@@ -312,6 +326,9 @@ func (c *tagChange) decide(read Item) (write Swap, needed bool) {
 	}
 	was, known := c.opened(read)
 	c.is = was
+	if c.missing = !known && !(c.sure && bytes.Equal(read.Value, c.mark)); c.missing {
+		return c.leaveMark(read)
+	}
 	if c.drop != nil {
 		c.drop(&c.is, known)
 	}
@@ -320,6 +337,19 @@ func (c *tagChange) decide(read Item) (write Swap, needed bool) {
 		return Swap{}, false
 	}
 	return Swap{Key: c.item, Value: encodeTag(c.name, c.is), Version: read.Version}, true
+}
+
+// again has a tag that was read before be changed by a number from behind that.
+func (c *tagChange) again() { c.done, c.sure = false, c.missing }
+
+// leaveMark puts a mark in the place of a tag that has no item, unless there is one.
+func (c *tagChange) leaveMark(read Item) (write Swap, needed bool) {
+	c.mark, c.sure = read.Value, false
+	if c.done = bytes.HasPrefix(read.Value, []byte(missingMark)); c.done {
+		return Swap{}, false
+	}
+	c.mark = binary.AppendUvarint([]byte(missingMark), nonce())
+	return Swap{Key: c.item, Value: c.mark, Version: read.Version}, true
 }
 
 // opened returns the state in the item read, and whether it has one.
