@@ -138,13 +138,16 @@ func (c *clock) at(now time.Time) instant {
 // does not answer, the newest known one. An older clock is safe: values seem older
 // than they are. Without any the clock is 0, and values with tags count as dropped.
 //
+// After a change of the list the clock has another home, which may have one from an earlier
+// list: until that is known, the clock is 0, too, as drops there may have lower numbers.
+//
 // The clock of a lease is not later than the server's time. So a drop at the latest possible time
 // is later than all leases from before it, also if the clock was lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	if !t.names.freshClock() {
 		t.askClock(ctx, 0)
 	}
-	clock := t.names.newestClock()
+	clock := t.names.clockOfList()
 	at := t.timeOfTags()
 	if now := uint64(at.early) << clockShift; now < clock && clock <= uint64(at.late+maxAhead)<<clockShift {
 		return now
@@ -200,11 +203,23 @@ func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	return n.tags.value
 }
 
-// freshClock reports whether the tag clock was asked for lately.
+// freshClock reports whether the tag clock was asked for lately, in the present list.
 func (n *namespace) freshClock() bool {
+	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.tags.fresh(time.Now())
+	return n.tags.fresh(time.Now()) && n.tagsList == first
+}
+
+// clockOfList returns the newest known tag clock, none if it is from before a change of the list.
+func (n *namespace) clockOfList() uint64 {
+	first, _ := n.fleet.Servers()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tagsList != first {
+		return 0
+	}
+	return n.tags.value
 }
 
 // newestClock returns the newest known tag clock.
@@ -275,14 +290,19 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint6
 	if err != nil {
 		return 0, 0, t.of(server, err)
 	}
-	n.keepClock(ticket, asked, sums[0])
+	n.keepClock(ticket, asked, server, sums[0])
 	return sums[0], seen, nil
 }
 
-// keepClock remembers the answer to a request for the tag clock.
-func (n *namespace) keepClock(ticket uint64, asked time.Time, clock uint64) {
+// keepClock remembers the answer of a server to a request for the tag clock. The server may have left
+// the list since.
+func (n *namespace) keepClock(ticket uint64, asked time.Time, server int, clock uint64) {
+	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if server >= first && clock >= n.tags.value { // else it is to be raised first
+		n.tagsList = first
+	}
 	// A clock from before a recheck is asked for again, but its number counts as known.
 	n.tags.value = max(clock, n.tags.value)
 	n.tags.keep(ticket, asked, n.tags.value)
@@ -311,7 +331,7 @@ func (t *Tier) raiseClock(ctx context.Context, least uint64) (was, is uint64, er
 				continue
 			}
 		}
-		t.names.keepClock(ticket, asked, is)
+		t.names.keepClock(ticket, asked, server, is)
 		return was, is, nil
 	}
 	return 0, 0, errContended
@@ -380,7 +400,7 @@ func (t newTags) recentDrops(ctx context.Context, since uint64) (clock uint64, a
 			clock, _, err = t.countTags(ctx, 0)
 			return clock, nil, err
 		}
-		n.keepClock(ticket, asked, c)
+		n.keepClock(ticket, asked, server, c)
 		clock, all = c, recent.Decode(items[1].Value)
 		if c <= since || recent.Has(all, c) {
 			break

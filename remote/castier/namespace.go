@@ -24,12 +24,14 @@ type namespace struct {
 	// asideTags asks for the tag clock, asideEarlier for the counts of earlier versions.
 	asideTags, asideEarlier aside
 
-	mu      sync.Mutex        // guards below; never held while a server is asked
-	clocks  map[string]*clock // of the servers, by their names
-	states  map[int]*counts
-	tags    remembered[uint64] // the tag clock; its value is kept as the newest known
-	earlier remembered[earlier]
-	tickets uint64
+	mu     sync.Mutex        // guards below; never held while a server is asked
+	clocks map[string]*clock // of the servers, by their names
+	states map[int]*counts
+	tags   remembered[uint64] // the tag clock; its value is kept as the newest known
+	// tagsList is the number of the first server of the list whose clock tags has.
+	tagsList int
+	earlier  remembered[earlier]
+	tickets  uint64
 }
 
 // several reports whether there are several servers.
