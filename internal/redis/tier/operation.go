@@ -8,6 +8,7 @@ package tier
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -81,7 +82,9 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 		return err
 	})
 	if err == nil {
-		if first := refusal(replies[0]); s.elsewhere(first) { // so all of them may be
+		// So all of them may be. But what was executed here may not be executed a second time.
+		first := refusal(replies[0])
+		if s.elsewhere(first) && (twice || !slices.ContainsFunc(replies, func(v resp.Value) bool { return !s.elsewhere(refusal(v)) })) {
 			return nil, first
 		}
 	}
