@@ -245,8 +245,8 @@ func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answer
 		s.gaveUp()
 		return nil, nil, err
 	}
-	if first := answers[0].err; s.elsewhere(first) { // so all of them may be
-		return nil, nil, first
+	if moved := s.allElsewhere(len(answers), func(i int) error { return answers[i].err }); moved != nil {
+		return nil, nil, moved
 	}
 	return answers, ns, nil
 }

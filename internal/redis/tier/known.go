@@ -7,6 +7,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -44,6 +45,7 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 	}
 	held = make([]remote.Held, len(keys))
 	var unknown []int
+	var moved error
 	now := ns.Now(time.Now())
 	for i, v := range replies {
 		done := true
@@ -53,15 +55,18 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 			held[i], done, err = s.heldState(v, ns, now, known[i])
 		}
 		switch {
-		case i > 0 && s.elsewhere(err):
-			again = append(again, i)
+		case s.elsewhere(err):
+			again, moved = append(again, i), cmp.Or(moved, err)
 		case err != nil:
 			return nil, nil, err
 		case !done:
 			unknown = append(unknown, i)
 		}
 	}
-	if len(unknown) == 0 {
+	switch {
+	case len(again) == len(keys):
+		return nil, nil, moved
+	case len(unknown) == 0:
 		return held, again, nil
 	}
 	// The second round trip brings the values that the caller turned out not to have. The state was

@@ -8,7 +8,6 @@ package tier
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -82,10 +81,8 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 		return err
 	})
 	if err == nil {
-		// So all of them may be. But what was executed here may not be executed a second time.
-		first := refusal(replies[0])
-		if s.elsewhere(first) && (twice || !slices.ContainsFunc(replies, func(v resp.Value) bool { return !s.elsewhere(refusal(v)) })) {
-			return nil, first
+		if moved := s.allElsewhere(n, func(i int) error { return refusal(replies[i]) }); moved != nil {
+			return nil, moved
 		}
 	}
 	return replies, err

@@ -359,6 +359,17 @@ func inPart(t *Tier, part []int, alone func(j int) bool, f func(j, i int) error)
 	return remote.JoinKeys(errs)
 }
 
+// allElsewhere returns the first error of n commands if all of them were refused as elsewhere says.
+// If a server has executed some, they must not fail, or be executed once more, with the others.
+func (t *Tier) allElsewhere(n int, of func(i int) error) error {
+	for i := range n {
+		if !t.elsewhere(of(i)) {
+			return nil
+		}
+	}
+	return of(0)
+}
+
 // elsewhere reports whether a server has refused one command of many because it
 // does not serve the key, or not now. The caller then sends that command alone,
 // so that the redirection is followed.

@@ -10,6 +10,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -299,7 +300,7 @@ func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (h
 	}
 	// The other keys are of slots that have moved since the topology was read. They are sent again
 	// together: the first of them leads to its new server, and the others most often go there, too.
-	// Each turn settles at least the first key, so this ends.
+	// Each turn settles at least one key, so this ends.
 	late, err := t.getFrom(ctx, pick(keys, again), pickKnown(known, again))
 	for j, h := range late {
 		held[again[j]] = h
@@ -315,8 +316,7 @@ func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (h
 }
 
 // getAll reads values from one server. again are the indexes of the keys on other
-// servers; if the first key is one of them, getAll returns the redirection as its
-// error.
+// servers; if all keys are, getAll returns the redirection of the first as its error.
 func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
 	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
@@ -374,16 +374,20 @@ func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys 
 	}
 	held = make([]remote.Held, len(keys))
 	now := ns.Now(time.Now())
+	var moved error
 	for i, v := range replies {
 		held[i], err = s.held(v, ns, now)
 		switch {
-		// One key that has moved does not fail the others. If the first one has moved, all of them
-		// most likely have: its redirection is the error that the caller follows.
-		case i > 0 && s.elsewhere(err):
-			again = append(again, i)
+		// One key that has moved does not fail the others. If all have, the caller follows the
+		// redirection of the first one.
+		case s.elsewhere(err):
+			again, moved = append(again, i), cmp.Or(moved, err)
 		case err != nil:
 			return nil, nil, err
 		}
+	}
+	if len(again) == len(keys) {
+		return nil, nil, moved
 	}
 	return held, again, nil
 }
