@@ -80,8 +80,13 @@ func With(all []Drop, is Drop) []Drop {
 	n := 0
 	for i := range all {
 		if n += max(1, len(all[i].tags)); n > MaxTags {
-			return all[:i]
+			all = all[:i]
+			break
 		}
+	}
+	// A drop earlier than all that there is room for: those are of a clock that was ahead, and lost.
+	if !Has(all, is.To) {
+		return []Drop{is}
 	}
 	return all
 }

@@ -76,3 +76,17 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestRecordOfAClockThatWasAheadMakesRoom fills the record with drops by a clock that is lost then.
+func TestRecordOfAClockThatWasAheadMakesRoom(t *testing.T) {
+	var all []Drop
+	for i := range uint64(2 * MaxTags) {
+		all = With(all, New(Span{From: 1e9 + i, To: 1e9 + i + 1}, []string{"ahead"}))
+	}
+	for i := range uint64(10) {
+		all = With(all, New(Span{From: 100 + i, To: 101 + i}, []string{"a"}))
+	}
+	if !Spares(all, "b", 105, 110) || Spares(all, "a", 105, 110) {
+		t.Error("the drops of the new clock are not recorded")
+	}
+}
