@@ -245,7 +245,7 @@ func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answer
 		s.gaveUp()
 		return nil, nil, err
 	}
-	if moved := s.allElsewhere(len(answers), func(i int) error { return answers[i].err }); moved != nil {
+	if moved := allElsewhere(s.Tier, len(answers), func(i int) error { return answers[i].err }); moved != nil {
 		return nil, nil, moved
 	}
 	return answers, ns, nil

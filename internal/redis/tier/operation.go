@@ -81,7 +81,7 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 		return err
 	})
 	if err == nil {
-		if moved := s.allElsewhere(n, func(i int) error { return refusal(replies[i]) }); moved != nil {
+		if moved := allElsewhere(s.Tier, n, func(i int) error { return refusal(replies[i]) }); moved != nil {
 			return nil, moved
 		}
 	}

@@ -361,7 +361,7 @@ func inPart(t *Tier, part []int, alone func(j int) bool, f func(j, i int) error)
 
 // allElsewhere returns the first error of n commands if all of them were refused as elsewhere says.
 // If a server has executed some, they must not fail, or be executed once more, with the others.
-func (t *Tier) allElsewhere(n int, of func(i int) error) error {
+func allElsewhere(t *Tier, n int, of func(i int) error) error {
 	for i := range n {
 		if !t.elsewhere(of(i)) {
 			return nil
