@@ -285,14 +285,10 @@ func (a Add) to(is Item) (sum uint64, changes bool) {
 
 // number returns the number in the item of a counter, if there is one.
 func number(is Item) (n uint64, ok bool) {
-	if is.Version == (Version{}) {
-		return 0, false
+	if n, err := strconv.ParseUint(string(is.Value), 10, 64); err == nil && is.Version != (Version{}) {
+		return n, true
 	}
-	n, err := strconv.ParseUint(string(is.Value), 10, 64)
-	if err != nil {
-		return 0, false
-	}
-	return n, true
+	return 0, false
 }
 
 const (

@@ -144,10 +144,11 @@ func (c *clock) at(now time.Time) instant {
 // The clock of a lease is not later than the server's time. So a drop at the latest possible time
 // is later than all leases from before it, also if the clock was lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
-	if !t.names.freshClock() {
+	clock, fresh := t.names.clockOfList()
+	if !fresh {
 		t.askClock(ctx, 0)
+		clock, _ = t.names.clockOfList()
 	}
-	clock := t.names.clockOfList()
 	at := t.timeOfTags()
 	if now := uint64(at.early) << clockShift; now < clock && clock <= uint64(at.late+maxAhead)<<clockShift {
 		return now
@@ -203,23 +204,16 @@ func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	return n.tags.value
 }
 
-// freshClock reports whether the tag clock was asked for lately, in the present list.
-func (n *namespace) freshClock() bool {
-	first, _ := n.fleet.Servers()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.tags.fresh(time.Now()) && n.tagsList == first
-}
-
-// clockOfList returns the newest known tag clock, none if it is from before a change of the list.
-func (n *namespace) clockOfList() uint64 {
+// clockOfList returns the newest known tag clock, and whether it was asked for lately; none if it is from
+// before a change of the list.
+func (n *namespace) clockOfList() (clock uint64, fresh bool) {
 	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tagsList != first {
-		return 0
+		return 0, false
 	}
-	return n.tags.value
+	return n.tags.value, n.tags.fresh(time.Now())
 }
 
 // newestClock returns the newest known tag clock.

@@ -2,6 +2,7 @@ package castier
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"maps"
@@ -65,24 +66,20 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 		})
 	}
 	t.applyTags(ctx, slices.Concat(all, t.names.record(took, tags)))
-	for range recentTurns {
+	for turn := 0; ; turn++ { // for tags without an item: each turn has a number from behind the marks
 		lost := slices.DeleteFunc(slices.Clone(all), func(c *tagChange) bool { return c.err != nil || !c.missing })
 		if len(lost) == 0 {
 			break
 		}
 		now, _, err := t.countTags(ctx, 0)
-		latest = max(latest, now)
+		if latest = max(latest, now); turn == recentTurns {
+			err = cmp.Or(err, errContended)
+		}
 		for _, c := range lost {
-			if c.err = err; err == nil {
-				c.again()
-			}
+			c.again()
+			c.done, c.err = err != nil, err
 		}
 		t.applyTags(ctx, lost)
-	}
-	for _, c := range all {
-		if c.err == nil && c.missing {
-			c.err = t.of(c.server, errContended)
-		}
 	}
 	t.awaitTags(ctx, latest)
 	return remote.JoinKeys(errorsOf(all))
