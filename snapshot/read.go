@@ -115,6 +115,7 @@ type section struct {
 	suspect string // the reason why entries need a question to L2
 	told    bool   // the drops are told by logs, in place of drops of everything
 	full    int    // consecutive entries for which L1 had no room
+	filled  bool   // L1 counts as full
 }
 
 // fullAfter is the number of consecutive refused entries after which L1 counts as full.
@@ -323,9 +324,13 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 	switch o {
 	// Only refusals in a row count: as long as some entries find room, L1 is not full.
 	case transfer.Stored:
-		s.full = 0
+		if s.full = 0; s.filled {
+			s.filled = false
+			in.filled--
+		}
 	case transfer.Full:
 		if s.full++; s.full == fullAfter {
+			s.filled = true
 			in.filled++
 		}
 	}

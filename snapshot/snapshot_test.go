@@ -348,6 +348,35 @@ func TestReadEndsWhenL1IsFull(t *testing.T) {
 	}
 }
 
+// weighing bounds L1 by the lengths of values.
+func weighing(most int64) func(*strata.Options[string, string]) {
+	return func(o *strata.Options[string, string]) {
+		o.Memory.MaxEntries, o.Memory.MaxWeight = 0, most
+		o.Memory.Weigh = func(_, v string) int64 { return int64(len(v)) }
+	}
+}
+
+// A small entry finds room in a cache that has turned away heavy ones, again and again.
+func TestCacheThatCountsAsFullOftenCostsAnotherNothing(t *testing.T) {
+	const n = 10_000
+	from, other := alone(t, "users", 0, weighing(1<<40)), alone(t, "products", n)
+	for i := range n {
+		size := 100
+		if i%2000 == 0 {
+			size = 5
+		}
+		must(t, from.Set(t.Context(), strconv.Itoa(i), strings.Repeat("v", size)))
+	}
+	var file bytes.Buffer
+	_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, from, other)
+	must(t, err)
+	small, wide := alone(t, "users", 0, weighing(50)), alone(t, "products", 0)
+	r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, small, wide)
+	if err != nil || wide.Len() != n || r.Rest != "" {
+		t.Errorf("%d entries of the cache with room, %+v, %v", wide.Len(), r, err)
+	}
+}
+
 func TestTimeOfReadingIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := alone(t, "users", 20_000)
