@@ -356,6 +356,42 @@ func weighing(most int64) func(*strata.Options[string, string]) {
 	}
 }
 
+func encodedIn(bytes int64) func(*strata.Options[string, string]) {
+	return func(o *strata.Options[string, string]) {
+		o.Memory = strata.Memory[string, string]{Encoded: true, MaxWeight: bytes}
+	}
+}
+
+func TestHeavyEntryOfASnapshotPushesNoneOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		small   func(*strata.Options[string, string])
+		present int // so many entries of 1000 bytes leave too little room
+		heavy   int
+	}{
+		"by weight": {weighing(20_000), 19, 5000},
+		"encoded":   {encodedIn(1 << 20), 920, 100_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, value := alone(t, "users", 0), strings.Repeat("v", 1000)
+			must(t, c.Set(t.Context(), "heavy", strings.Repeat("v", tt.heavy)))
+			var file bytes.Buffer
+			_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, c)
+			must(t, err)
+			small := alone(t, "users", 0, tt.small)
+			for i := range tt.present {
+				must(t, small.Set(t.Context(), strconv.Itoa(i), value))
+			}
+			if small.Len() != tt.present {
+				t.Fatalf("%d entries before the snapshot", small.Len())
+			}
+			r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, small)
+			if n := small.Stats().Evicted; err != nil || n > 0 || small.Len() != tt.present || r.Caches[0].Full != 1 {
+				t.Errorf("%+v, %v: %d evicted, %d present", r, err, n, small.Len())
+			}
+		})
+	}
+}
+
 // A small entry finds room in a cache that has turned away heavy ones, again and again.
 func TestCacheThatCountsAsFullOftenCostsAnotherNothing(t *testing.T) {
 	const n = 10_000

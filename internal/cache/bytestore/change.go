@@ -184,6 +184,16 @@ func (c *Store) Free() int64 {
 	return 0
 }
 
+// Fits reports whether a new entry can come before others must make room, by the memory that it takes if it
+// begins a chunk.
+func (c *Store) Fits(key, value []byte) bool {
+	memory := c.chunk.Load()
+	if size := int64(sizeOf(key, value, 0)); size >= memory/4 {
+		memory = int64(memoryOf(int(size)))
+	}
+	return c.Free() >= max(1, memory)
+}
+
 // Used returns the bytes of chunks and tables beyond the tables of an empty store.
 func (c *Store) Used() int64 { return max(0, c.Bytes()-int64(len(c.shards))*leastMemory) }
 

@@ -187,7 +187,7 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 		}
 		r.Admit(func() {
 			o = transfer.Full
-			if c.Room(1) > 0 {
+			if c.Values.Fits(e, weight) {
 				if removed, ok = c.Values.Set(e, weight); ok {
 					o = r.stored(key)
 				}

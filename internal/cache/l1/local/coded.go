@@ -417,6 +417,11 @@ func (s *Coded[K, V]) Room(most int) int {
 	return int(min(int64(most), free/max(1, s.store.Used()/n)))
 }
 
+// Fits asks the store for the bytes of e.
+func (s *Coded[K, V]) Fits(e *Entry[K, V], _ int64) bool {
+	return s.store.Fits(s.bytesOf(&e.Key), l1.Behind[coded](e).form)
+}
+
 func (s *Coded[K, V]) newEntry(key K, v Held[V], dead int64, r Record) *Entry[K, V] {
 	if r != (Record{}) {
 		v.State |= expiry.Recorded

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1"
@@ -59,6 +60,8 @@ type Values[K comparable, V any] interface {
 
 	// Room returns about how many entries can come without an eviction. It counts no further than most.
 	Room(most int) int
+	// Fits reports whether e, which was packed, can come without an eviction, as far as can be told without a lock.
+	Fits(e *Entry[K, V], weight int64) bool
 	Resize(maxEntries, maxWeight int64) []Removal[K, V]
 	// Guard gives the values to g, which may be nil. leave takes them from g.
 	Guard(g *guard.Guard) (leave func())
@@ -129,6 +132,12 @@ func (p Plain[K, V]) Room(most int) int {
 		left = min(left, (weight-p.Weight())/each)
 	}
 	return int(max(0, left))
+}
+
+// Fits compares the weight with what is left of the bound.
+func (p Plain[K, V]) Fits(_ *Entry[K, V], weight int64) bool {
+	_, most := p.Bounds()
+	return p.Room(1) > 0 && (most <= 0 || evict.Counted(weight) <= most-p.Weight())
 }
 
 // Guard gives the engine to g, which may be nil.
