@@ -217,8 +217,8 @@ type Memory[K comparable, V any] struct {
 
 	// DetectMutation looks for callers that change shared values: values are
 	// hashed when they come to L1 and at one hit in 64, by the Codec or else as
-	// JSON. Changed values are logged and counted. Values that the Codec refuses are
-	// not looked at. It is for tests and staging.
+	// JSON, which is also taken for types that may hold maps: other codecs write these in any order.
+	// Changed values are logged and counted. Values that are refused so are not looked at. It is for tests and staging.
 	DetectMutation bool
 
 	// Encoded makes L1 keep values as bytes, by Remote.Codec, in memory that the garbage collector

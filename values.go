@@ -75,7 +75,7 @@ func (c *core) mutated(key, value any) {
 // cannot be.
 func (c *Cache[K, V]) hash(v V) (h uint64) {
 	defer c.contain("Codec")
-	b, err := c.encoding.Append(nil, v)
+	b, err := c.hashing.Append(nil, v)
 	if err != nil {
 		return 0
 	}

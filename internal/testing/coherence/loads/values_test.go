@@ -12,6 +12,9 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/codec/compact"
+	"github.com/strata-cache/strata/codec/flate"
+	"github.com/strata-cache/strata/codec/gob"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
@@ -214,6 +217,34 @@ func TestUnchangedValuesAreNotReportedAsChanged(t *testing.T) {
 			t.Errorf("%d mutations, %d loads", st.Mutations, st.Loads.OK)
 		}
 	})
+}
+
+// Some codecs write a map in another order each time.
+func TestUnchangedMapsAreNotReportedAsChanged(t *testing.T) {
+	for name, codec := range map[string]codec.Codec[map[string]int]{
+		"gob": gob.New[map[string]int](), "compact": compact.New[map[string]int](), "flate": codec.Compressed(gob.New[map[string]int](), 1, flate.New()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, func(o *strata.Options[string, map[string]int]) { o.Memory.DetectMutation, o.Remote.Codec = true, codec })
+				m := map[string]int{"a": 1, "b": 2, "c": 3, "d": 4}
+				lab.Must(t, c.Set(t.Context(), "k", m))
+				for range 6400 {
+					c.Get(t.Context(), "k")
+				}
+				if n := c.Stats().Mutations; n != 0 {
+					t.Errorf("%d mutations", n)
+				}
+				m["a"] = 5
+				for range 6400 {
+					c.Get(t.Context(), "k")
+				}
+				if n := c.Stats().Mutations; n != 1 {
+					t.Errorf("%d mutations of a changed map", n)
+				}
+			})
+		})
+	}
 }
 
 // tallied is a codec that counts its encodings.
