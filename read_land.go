@@ -19,18 +19,25 @@ import (
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 	landed = slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
-	for _, r := range landed {
-		switch o := &r.outcome; {
-		case o.settled:
-		case p != nil:
-			r.panicked(p)
-		case !o.res.Found && o.res.Err == nil:
-			r.settle(flight.Result[V]{Err: ErrLoadExited})
-		}
-		r.land()
-	}
+	landEach(landed, p)
 	g.all = nil
 	return landed
+}
+
+func landEach[K comparable, V any](rs []*read[K, V], p any) {
+	if len(rs) == 0 {
+		return
+	}
+	defer landEach(rs[1:], p) // also if a callback ends the goroutine
+	r := rs[0]
+	switch o := &r.outcome; {
+	case o.settled:
+	case p != nil:
+		r.panicked(p)
+	case !o.res.Found && o.res.Err == nil:
+		r.settle(flight.Result[V]{Err: ErrLoadExited})
+	}
+	r.land()
 }
 
 // land ends the flight of the read, unless it ended while the Loader ran.
@@ -43,11 +50,8 @@ func (r *read[K, V]) land() {
 	var removed []removal[K, V]
 	var insert func()
 	o.res.TagWatermark, o.res.Load, o.res.Beside = r.tagGeneration, o.load, o.beside
-	defer func() { // also when a callback panics or ends the goroutine
-		var told V
-		if o.entry != nil && c.o.Hooks.Store != nil {
-			told = c.near.Values.Copy(o.entry.Value.V) // before a caller may change it
-		}
+	var told V
+	defer func() { // also when a callback panics or ends the goroutine; so it calls none before the flight lands
 		stored, callers := c.flights.Land(r.f, &o.res, insert)
 		o.res.Shared = callers > 1 // for a batch, which takes it from here
 		defer r.count(stored, callers)
@@ -69,6 +73,9 @@ func (r *read[K, V]) land() {
 			break
 		}
 		if weight, ok := c.weigh(r.f.Key, o.entry.Value.V); ok && c.mark(o.entry, nil) {
+			if c.o.Hooks.Store != nil {
+				told = c.near.Values.Copy(o.entry.Value.V) // before a caller may change it
+			}
 			insert = r.insertEntry(weight, &removed)
 		}
 	case o.negative != nil:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -204,6 +205,50 @@ func TestWeigherThatExitsDoesNotHoldUpTheKey(t *testing.T) {
 				t.Errorf("got %d, %v", v, err)
 			}
 			cancel()
+		}
+	})
+}
+
+func TestWeigherThatExitsHoldsUpNoKeyOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.Memory.MaxWeight = 10
+			o.Memory.Weigh = func(string, int64) int64 { lab.ExitGoroutine(); return 1 }
+		})
+		keys := []string{"a", "b", "c"}
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			got, err := c.GetMany(ctx, keys, func(_ context.Context, keys []string) (map[string]int64, error) {
+				all := make(map[string]int64)
+				for _, k := range keys {
+					all[k] = 1
+				}
+				return all, nil
+			})
+			if len(got) != len(keys) || err != nil {
+				t.Errorf("got %v, %v", got, err)
+			}
+			cancel()
+		}
+	})
+}
+
+// exiting is a codec whose Decode ends its goroutine.
+type exiting struct{ codec.Codec[int64] }
+
+func (exiting) Decode([]byte) (v int64, err error) { lab.ExitGoroutine(); return v, err }
+
+func TestCodecThatExitsForAHookDoesNotHoldUpTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.Memory = strata.Memory[string, int64]{Encoded: true}
+			o.Remote.Codec = exiting{codec.JSON[int64]()}
+			o.Hooks = &strata.Hooks{Store: func(strata.Event) {}}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if v, err := c.GetOrLoad(ctx, "k", lab.PlainLoad); v != 1 || err != nil {
+			t.Errorf("got %d, %v", v, err)
 		}
 	})
 }
