@@ -58,8 +58,9 @@ type (
 		err error
 	}
 	explainedMsg struct {
-		e   api.Explained
-		err error
+		e         api.Explained
+		err       error
+		name, key string // of the question
 	}
 )
 
@@ -106,6 +107,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.detail = msg.d
 		}
 	case explainedMsg:
+		// Nor must a late answer about another key: answers come in any order.
+		if msg.name != m.chosen || msg.key != m.typed {
+			break
+		}
 		if m.failed(msg.err); msg.err == nil {
 			m.explained = msg.e
 		}
@@ -229,7 +234,7 @@ func (m *model) write(key tea.KeyPressMsg) tea.Cmd {
 		c, ctx, name, typed := m.client, m.ctx, m.chosen, m.typed
 		return func() tea.Msg {
 			e, err := c.explain(ctx, name, typed)
-			return explainedMsg{e, err}
+			return explainedMsg{e, err, name, typed}
 		}
 	default:
 		if len(m.typed)+len(key.Text) <= api.MaxKey {

@@ -173,7 +173,7 @@ func TestInstancesThatDoNotAnswerAreExplained(t *testing.T) {
 		m.Update(explainedMsg{api.Explained{Instances: []api.Explanation{
 			{Instance: "here", Here: true, Answered: true, Verdict: "The read fails with the error of the last load, for another 3.01s.", L1: "negative", L1Fresh: 468600 * time.Millisecond, L2: "fresh", L2Fresh: math.MaxInt64, Failures: 4, RetryIn: 3_012_364_119, Err: "origin: unavailable"},
 			{Instance: "gone", Took: time.Second, Verdict: gone},
-		}}, nil})
+		}}, nil, "users", "k"})
 		checkFits(t, m)
 		text := flat(m.draw())
 		for _, want := range []string{

@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/strata-cache/strata/admin/api"
 )
 
@@ -180,7 +182,7 @@ func clean(text string, width int) string {
 		if n >= width {
 			break
 		}
-		if !unicode.IsGraphic(r) || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) || wide(r) || r == utf8.RuneError {
+		if !unicode.IsGraphic(r) || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) || wide(r) || lipgloss.Width(string(r)) != 1 || r == utf8.RuneError {
 			r = '?'
 		}
 		b.WriteRune(r)

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
@@ -141,6 +142,20 @@ func TestLateDetailIsNotShownUnderAnotherName(t *testing.T) {
 	}
 }
 
+func TestLateExplanationIsNotShownUnderAnotherKey(t *testing.T) {
+	m := view(t, summary("users", 1, 1))
+	says := func(verdict string) api.Explained {
+		return api.Explained{Instances: []api.Explanation{{Instance: "i", Answered: true, Verdict: verdict}}}
+	}
+	press(m, "e", "a", "enter", "e", "b", "enter")
+	m.Update(explainedMsg{says("about b"), nil, "users", "b"})
+	m.Update(explainedMsg{says("about a"), nil, "users", "a"})
+	m.Update(explainedMsg{api.Explained{}, errors.New("no answer about a"), "users", "a"})
+	if text := m.draw(); !strings.Contains(text, "users: b") || !strings.Contains(text, "about b") || strings.Contains(text, "about a") {
+		t.Errorf("under the name b stands\n%s", text)
+	}
+}
+
 func TestScreensFitEveryTerminal(t *testing.T) {
 	hostile := summary("\x1b[31mevil\u202e\u4e16\u754c"+strings.Repeat("long", 100), 5, 1)
 	hostile.Info.Bus, hostile.Numbers.Bus.Pending, hostile.Numbers.Remote.BreakerOpen = "x", 3, true
@@ -160,12 +175,23 @@ func TestScreensFitEveryTerminal(t *testing.T) {
 		press(m, "e", "k")
 		checkFits(t, m)
 		press(m, "enter")
-		m.Update(explainedMsg{api.Explained{Instances: []api.Explanation{{Instance: "a", Answered: true, Verdict: "\x1b[1m"}, {Instance: "b"}}}, nil})
+		m.Update(explainedMsg{api.Explained{Instances: []api.Explanation{{Instance: "a", Answered: true, Verdict: "\x1b[1m"}, {Instance: "b"}}}, nil, m.chosen, m.typed})
 		checkFits(t, m)
 		m.Update(overviewMsg{err: errors.New("dial\x1b[0m refused")})
 		checkFits(t, m)
 		if strings.Contains(clean(m.body()[0].text, 100), "\x1b") {
 			t.Error("a control character reaches the terminal")
+		}
+	}
+}
+
+// Some characters that are neither of East Asia nor among the newer emoji take two columns, or none.
+func TestEachCharacterIsOneColumn(t *testing.T) {
+	m := view(t, summary(strings.Repeat("\u2705\u2b50\u231a\u26a1\u1160", 20), 1, 1))
+	press(m, "e", "k", "enter")
+	for l := range strings.Lines(m.draw()) {
+		if n := lipgloss.Width(l); n > m.width {
+			t.Errorf("%d columns in a terminal of %d: %q", n, m.width, l)
 		}
 	}
 }
