@@ -2,13 +2,14 @@ package strata
 
 import (
 	"context"
-	"errors"
+	"runtime/debug"
 	"slices"
 	"sync"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/origin"
 )
 
 // GetMany is GetOrLoad for several keys. The keys that L1 does not have are looked up in L2, in one
@@ -72,19 +73,12 @@ func (c *Cache[K, V]) eachOf(load Loader[K, V]) ManyLoader[K, V] {
 	if load == nil {
 		return nil
 	}
+	absent := func(err error) bool { return isAnswer(c.asNotFound(err), ErrNotFound) }
 	return func(ctx context.Context, keys []K) (map[K]V, error) {
-		found := make(map[K]V, len(keys))
-		for _, k := range keys {
-			// load speaks of its key alone.
-			v, err := load(context.WithValue(ctx, loadKey{}, LoadingKey(ctx, k)), k)
-			switch {
-			case err == nil:
-				found[k] = v
-			case !errors.Is(c.asNotFound(err), ErrNotFound):
-				return found, err
-			}
+		one := func(k K) (V, error) { // load speaks of its key alone
+			return load(context.WithValue(ctx, loadKey{}, LoadingKey(ctx, k)), k)
 		}
-		return found, nil
+		return origin.Each(ctx, keys, one, absent, func(p any) error { return &LoadPanicError{Value: p, Stack: debug.Stack()} })
 	}
 }
 
@@ -136,7 +130,7 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 // one is the loader for one of the keys.
 func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 	values, err := m.load(ctx, []K{key})
-	if err != nil {
+	if err = origin.ErrorOf(err, key, nil); err != nil {
 		return v, err
 	}
 	v, ok := values[key]

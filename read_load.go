@@ -107,7 +107,7 @@ func (l *loaderRun[K, V]) of(key K) (v V, err error) {
 	case l.err == nil:
 		return v, ErrNotFound
 	}
-	return *new(V), l.err
+	return *new(V), origin.ErrorOf(l.err, key, ErrNotFound)
 }
 
 // answer gives each read the Loader's answer, which has come at some time.

@@ -398,3 +398,57 @@ func TestGetManyJudgesHitsAsGetOrLoadDoes(t *testing.T) {
 		get(loaded)
 	})
 }
+
+// Without a ManyLoader the Loader runs for one key after the other, and one that fails is no failure of the others.
+func TestKeyThatFailsInABatchOfALoaderFailsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.Loader = func(_ context.Context, key string) (int64, error) {
+				switch key {
+				case "fails":
+					return 0, broken
+				case "panics":
+					panic(broken)
+				case "none":
+					return 0, strata.ErrNotFound
+				}
+				return 1, nil
+			}
+		})
+		keys := []string{"a", "fails", "b", "panics", "none", "c"}
+		got, err := c.GetMany(t.Context(), keys, nil)
+		var partial *strata.PartialError[string]
+		if len(got) != 3 || !errors.As(err, &partial) || len(partial.Failed) != 2 || !errors.Is(partial.Failed["fails"], broken) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		var panicked *strata.LoadPanicError
+		if !errors.As(partial.Failed["panics"], &panicked) {
+			t.Errorf("%v", partial.Failed["panics"])
+		}
+		if v, err := c.GetOrLoad(t.Context(), "c", nil); v != 1 || err != nil {
+			t.Errorf("%d, %v", v, err)
+		}
+		if got, err := c.GetMany(t.Context(), []string{"fails", "a"}, nil, strata.SkipRead()); len(got) != 1 || !errors.As(err, &partial) || !errors.Is(partial.Failed["fails"], broken) {
+			t.Errorf("skipping reads: %v, %v", got, err)
+		}
+	})
+}
+
+func TestBatchOfALoaderEndsWhenTheOriginFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := lab.NewCache(t, func(o *strata.Options[int, int64]) {
+			o.Loader = func(context.Context, int) (int64, error) { asked++; return 0, errors.New("down") }
+		})
+		keys := make([]int, 100)
+		for i := range keys {
+			keys[i] = i
+		}
+		_, err := c.GetMany(t.Context(), keys, nil)
+		var partial *strata.PartialError[int]
+		if !errors.As(err, &partial) || len(partial.Failed) != len(keys) || asked != 5 {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+	})
+}
