@@ -57,9 +57,9 @@ func TestHitAllocatesNothingWhileAPageCountsHotKeys(t *testing.T) {
 	}
 }
 
-// TestEmptyCacheIsSmall has two processors: tables of counters and locks grow with
+// TestEmptyCacheAllocatesLittle has two processors: tables of counters and locks grow with
 // their number.
-func TestEmptyCacheIsSmall(t *testing.T) {
+func TestEmptyCacheAllocatesLittle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	const n = 50
 	caches := make([]*strata.Cache[string, int64], n)

@@ -45,7 +45,6 @@ type Cache[K comparable, V any] struct {
 	near     local.Store[K, V] // L1, with the entries about keys without a value
 	compared *origin.Changes[V]
 	encoding codec.Codec[V] // the codec of L2, or the codec that an L2 would have
-	hashing  codec.Codec[V] // encodes equal values alike, for Memory.DetectMutation
 	names    keyname.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
 	drops    *drops.Log       // of a cache without a bus; nil with one
@@ -146,7 +145,6 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
-	c.hashing = origin.Hashed(c.encoding)
 	if err := c.startNear(); err != nil {
 		return nil, err
 	}

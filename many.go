@@ -73,8 +73,8 @@ func (c *Cache[K, V]) eachOf(load Loader[K, V]) ManyLoader[K, V] {
 	if load == nil {
 		return nil
 	}
-	absent := func(err error) bool { return isAnswer(c.asNotFound(err), ErrNotFound) }
 	return func(ctx context.Context, keys []K) (map[K]V, error) {
+		absent := func(err error) bool { return isAnswer(c.asNotFound(err), ErrNotFound) }
 		one := func(k K) (V, error) { // load speaks of its key alone
 			return load(context.WithValue(ctx, loadKey{}, LoadingKey(ctx, k)), k)
 		}

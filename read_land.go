@@ -19,25 +19,18 @@ import (
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 	landed = slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
-	landEach(landed, p)
+	slab.Each(landed, func(r *read[K, V]) {
+		switch o := &r.outcome; {
+		case o.settled:
+		case p != nil:
+			r.panicked(p)
+		case !o.res.Found && o.res.Err == nil:
+			r.settle(flight.Result[V]{Err: ErrLoadExited})
+		}
+		r.land()
+	})
 	g.all = nil
 	return landed
-}
-
-func landEach[K comparable, V any](rs []*read[K, V], p any) {
-	if len(rs) == 0 {
-		return
-	}
-	defer landEach(rs[1:], p) // also if a callback ends the goroutine
-	r := rs[0]
-	switch o := &r.outcome; {
-	case o.settled:
-	case p != nil:
-		r.panicked(p)
-	case !o.res.Found && o.res.Err == nil:
-		r.settle(flight.Result[V]{Err: ErrLoadExited})
-	}
-	r.land()
 }
 
 // land ends the flight of the read, unless it ended while the Loader ran.

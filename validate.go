@@ -63,6 +63,9 @@ func (o *Options[K, V]) settings() *settings {
 	return s
 }
 
+// The defaults of Options.Logger and Options.Hooks are read-only.
+var noLogger, noHooks = slog.New(slog.DiscardHandler), &Hooks{}
+
 // setDefaults replaces every zero value of o by its default, and returns its settings and
 // all problems of o as one error.
 func (o *Options[K, V]) setDefaults() (*settings, error) {
@@ -73,7 +76,7 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 	if s.IsNotFound = o.IsNotFound; s.IsNotFound == nil {
 		s.IsNotFound = IsNotFound
 	}
-	s.Logger, s.Hooks = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), cmp.Or(s.Hooks, &Hooks{})
+	s.Logger, s.Hooks = cmp.Or(s.Logger, noLogger), cmp.Or(s.Hooks, noHooks)
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
 	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.Memory.MaxWeight, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.Memory.MaxWeight, s.BatchSize
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter

@@ -14,6 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/lossy"
+	"github.com/strata-cache/strata/internal/cache/origin"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -75,7 +76,7 @@ func (c *core) mutated(key, value any) {
 // cannot be.
 func (c *Cache[K, V]) hash(v V) (h uint64) {
 	defer c.contain("Codec")
-	b, err := c.hashing.Append(nil, v)
+	b, err := origin.Hashed(c.encoding).Append(nil, v)
 	if err != nil {
 		return 0
 	}

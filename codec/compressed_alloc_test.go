@@ -23,8 +23,8 @@ func TestCompressionAllocatesTheValueOnly(t *testing.T) {
 	}
 }
 
-// TestLargeBuffersAreNotKept: a value of more than 1 MiB leaves no buffer of its size.
-func TestLargeBuffersAreNotKept(t *testing.T) {
+// TestLargeBuffersAreAllocatedAnew: a value of more than 1 MiB leaves no buffer of its size.
+func TestLargeBuffersAreAllocatedAnew(t *testing.T) {
 	c, text := compressedBytes(0), make([]byte, 0, 3<<20)
 	for i := range cap(text) / 4 {
 		text = append(text, byte(i), byte(i>>8), byte(i>>16), 0)

@@ -1,6 +1,9 @@
 package slab_test
 
 import (
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/cache/slab"
@@ -27,5 +30,22 @@ func TestSlabsAreZero(t *testing.T) {
 			}
 		}
 		s.Give(some)
+	}
+}
+
+// TestEachGoesOnBehindACallThatEndsTheGoroutine has two of five calls end it.
+func TestEachGoesOnBehindACallThatEndsTheGoroutine(t *testing.T) {
+	var seen []int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		slab.Each([]int{0, 1, 2, 3, 4}, func(i int) {
+			if seen = append(seen, i); i%2 == 1 {
+				runtime.Goexit()
+			}
+		})
+	})
+	wg.Wait()
+	if !slices.Equal(seen, []int{0, 1, 2, 3, 4}) {
+		t.Errorf("seen are %v", seen)
 	}
 }

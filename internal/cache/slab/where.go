@@ -17,3 +17,17 @@ func Where[E any](s []E, f func(E) bool) []E {
 	}
 	return s
 }
+
+// Each calls f for each of all, also for those behind one for which f ends the goroutine.
+func Each[T any](all []T, f func(T)) {
+	next := 0
+	defer func() {
+		if next < len(all) {
+			Each(all[next:], f)
+		}
+	}()
+	for next < len(all) {
+		next++
+		f(all[next-1])
+	}
+}

@@ -38,6 +38,14 @@ func testRules() []rule {
 			"b.go": "package a\nfunc Pause() { time.Sleep(1) }",
 		},
 	}, {
+		name:  "tests without the race detector are run",
+		check: checkRaceless,
+		bad:   []map[string]string{one("a_test.go", "//go:build !race\n\npackage a\nfunc TestSmall() {}")},
+		good: map[string]string{
+			"a_test.go": "//go:build !race\n\npackage a\nfunc TestAllocates() {}\nfunc helper() {}",
+			"b_test.go": "//go:build linux\n\npackage a\nfunc TestSmall() {}",
+		},
+	}, {
 		name:  "no timer runs out before it is waited for",
 		check: checkZeroTimers,
 		bad: []map[string]string{
@@ -47,6 +55,22 @@ func testRules() []rule {
 		},
 		good: map[string]string{"a.go": "package a\nvar t = time.NewTimer(1)\nvar f = time.AfterFunc(0, g)"},
 	}}
+}
+
+// checkRaceless finds tests that are not built with the race detector, and that the Makefile does not run without
+// it: it runs those with Alloc in their names.
+func checkRaceless(files []source) (all []finding) {
+	for _, s := range files {
+		if c := s.file.Comments; len(c) == 0 || !strings.HasPrefix(c[0].List[0].Text, "//go:build !race") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") && !strings.Contains(f.Name.Name, "Alloc") {
+				all = append(all, found(s.path, "%s: %s is run by no target: name it after what it Allocates", s.at(f.Pos()), f.Name.Name))
+			}
+		}
+	}
+	return all
 }
 
 // checkZeroTimers finds timers without a duration, if the code receives from their
