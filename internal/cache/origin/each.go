@@ -3,6 +3,7 @@ package origin
 import (
 	"cmp"
 	"context"
+	"errors"
 )
 
 // mostInARow is the number of failures in a row after which the rest of a batch counts as failed: the origin,
@@ -17,7 +18,11 @@ func (EachFailed[K]) Error() string { return "strata: loads of single keys have 
 
 // ErrorOf returns err, or the error of key if err is an EachFailed: absent if it has none of key.
 func ErrorOf[K comparable](err error, key K, absent error) error {
-	if each, ok := err.(EachFailed[K]); ok {
+	if err == nil {
+		return nil // in most cases, and without an allocation for each
+	}
+	var each EachFailed[K]
+	if errors.As(err, &each) {
 		return cmp.Or(each[key], absent)
 	}
 	return err
