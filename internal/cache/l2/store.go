@@ -357,9 +357,10 @@ func (s *Store) Blocks(name string, tags []string) bool {
 
 // Dropped reports whether this instance has dropped the key with that name, or one of
 // these tags, and L2 has not confirmed the drop, or only lately: another instance may
-// not have heard of it, and give the older value away.
-func (s *Store) Dropped(name string, tags []string) bool {
-	return s.Blocks(name, tags) || s.pending.Remembers(name, tags)
+// not have heard of it, and give the older value away. A drop of everything that was confirmed before since
+// does not count.
+func (s *Store) Dropped(name string, tags []string, since time.Time) bool {
+	return s.Blocks(name, tags) || s.pending.Remembers(name, tags, since)
 }
 
 // LookedUp notes whether a look-up has found a value.

@@ -30,6 +30,7 @@ type confirmed struct {
 	mu         sync.Mutex // guards below
 	young, old pending
 	since      time.Time // young has no drops from before it
+	all        time.Time // of the last drop that became a part of one of everything
 }
 
 // note adds drops to the young ones by add, and bounds their number.
@@ -42,6 +43,9 @@ func (c *confirmed) note(add func(*pending, time.Time)) {
 	}
 	if add(&c.young, now); c.young.many(c.max) {
 		c.young.collapse(now, c.max/2)
+	}
+	if c.young.all != nil {
+		c.all = now
 	}
 }
 
@@ -84,12 +88,15 @@ func (q *Queue) ConfirmedAll(soft bool) {
 	})
 }
 
-// Remembers reports whether a drop of a key, or of one of tags, was confirmed lately. It
-// does not tell of drops of everything.
-func (q *Queue) Remembers(key string, tags []string) bool {
+// Remembers reports whether a drop of a key, or of one of tags, was confirmed lately, or a drop of everything,
+// which may stand for many single ones, since a time.
+func (q *Queue) Remembers(key string, tags []string, since time.Time) bool {
 	c := &q.confirmed
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.all.IsZero() && !c.all.Before(since) {
+		return true
+	}
 	for _, p := range []*pending{&c.young, &c.old} {
 		if p.keys[key] != nil || slices.ContainsFunc(tags, func(t string) bool { return p.tags[t] != nil }) {
 			return true

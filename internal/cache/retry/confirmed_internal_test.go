@@ -3,6 +3,7 @@ package retry
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -20,4 +21,26 @@ func TestMemoryOfConfirmedDropsIsBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestConfirmedDropIsRememberedAlsoAsAPartOfEverything: a snapshot that was made before the drop must not
+// bring the key back, and one that is read later may.
+func TestConfirmedDropIsRememberedAlsoAsAPartOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{MaxKeys: 4})
+		begun := time.Now()
+		time.Sleep(time.Second) // in the bubble
+		for i := range 20 {
+			q.Confirmed([]remote.Drop{{Key: fmt.Sprint(i)}})
+			for n := range i + 1 {
+				if !q.Remembers(fmt.Sprint(n), nil, begun) {
+					t.Errorf("drop %d is forgotten after %d", n, i)
+				}
+			}
+		}
+		time.Sleep(time.Second) // in the bubble
+		if q.Remembers("another", nil, time.Now()) {
+			t.Error("a drop of everything before counts for ever")
+		}
+	})
 }

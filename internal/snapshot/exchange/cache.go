@@ -73,8 +73,9 @@ type L2 interface {
 	// name.
 	Space() string
 	Lane(name string) uint16
-	// Dropped reports whether a drop of the name, or of one of the tags, is not confirmed.
-	Dropped(name string, tags []string) bool
+	// Dropped reports whether a drop of the name, or of one of the tags, is not confirmed, or only lately; of
+	// everything, since a time.
+	Dropped(name string, tags []string, since time.Time) bool
 }
 
 // Cache is a cache with entries that come or go.

@@ -30,6 +30,7 @@ import (
 type incoming[K comparable, V any] struct {
 	c       *Cache[K, V]
 	watch   *flight.Watch[K]
+	began   time.Time // before the position of cover was asked for
 	cover   transfer.Cover
 	taken   *transfer.Taken
 	stamps  local.Stamps
@@ -64,7 +65,7 @@ func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) tr
 	if !r.cover.Covers(c.L2.Lane, name, len(e.Tags) > 0) {
 		return transfer.Unconfirmed
 	}
-	if c.L2.Used() && c.L2.Dropped(name, e.Tags) {
+	if c.L2.Used() && c.L2.Dropped(name, e.Tags, r.began) {
 		return transfer.Changed
 	}
 	// The clock of the other machine may be ahead of this one. A negative time would make lives

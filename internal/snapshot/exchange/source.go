@@ -119,7 +119,7 @@ func (s Source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (trans
 	if err := c.Usable(ctx); err != nil {
 		return nil, err
 	}
-	r := &incoming[K, V]{c: c, taken: taken, cover: transfer.Cover{Alone: !c.L2.Used(), Connected: c.Link.Connected}}
+	r := &incoming[K, V]{c: c, taken: taken, began: time.Now(), cover: transfer.Cover{Alone: !c.L2.Used(), Connected: c.Link.Connected}}
 	r.aliaser, _ = c.Encoding.(codec.Aliaser[V])
 	r.Learner = drops.NewLearner(c.Drops, r.withdraw)
 	r.watch = c.Flights.Watch(nil)
