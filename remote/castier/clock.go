@@ -264,7 +264,7 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 		least = remade(least)
 	}
 	was, clock, err := t.raiseClock(ctx, least)
-	// Else other drops have come between the addition and the raise, which belongs to none then.
+	// If other drops have come between the addition and the raise, the raise belongs to no drop.
 	if was == c && took != (recent.Span{}) {
 		took.To = clock
 	}
@@ -294,7 +294,7 @@ func (n *namespace) keepClock(ticket uint64, asked time.Time, server int, clock 
 	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if server >= first && clock >= n.tags.value { // else it is to be raised first
+	if server >= first && clock >= n.tags.value { // a lower clock is raised first
 		n.tagsList = first
 	}
 	// A clock from before a recheck is asked for again, but its number counts as known.

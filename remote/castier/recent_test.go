@@ -64,6 +64,39 @@ func storesBesideDrops(t *testing.T, servers int, plain bool) {
 	}
 }
 
+// TestValuesOfABatchShareTheirNewTags stores two values with leases from before and behind the drop of
+// another tag, and then from before and behind a drop of theirs that is lost.
+func TestValuesOfABatchShareTheirNewTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, tier := open(t, 2)
+		other := another(m)
+		dropTags(t, other, false, "first")
+		time.Sleep(4 * time.Second) // in the bubble: the first drop has taken the clock ahead of the time
+		for _, dropped := range []string{"another", "shared"} {
+			tags := []string{"shared", "own of " + dropped}
+			before := acquire(t, tier, "before "+dropped).Lease
+			dropTags(t, other, false, dropped)
+			m.Lose(func(key string) bool { return strings.HasSuffix(key, ":tshared") })
+			tier.Recheck()
+			behind := acquire(t, tier, "behind "+dropped).Lease
+			puts := []remote.Put{
+				{Key: "before " + dropped, Data: []byte("v"), Fresh: time.Minute, Left: time.Hour, Lease: before, Tags: tags},
+				{Key: "behind " + dropped, Data: []byte("v"), Fresh: time.Minute, Left: time.Hour, Lease: behind, Tags: tags},
+			}
+			if refused, err := tier.Put(t.Context(), puts); err != nil || len(refused) > 0 {
+				t.Fatal(refused, err)
+			}
+			is, own := tagsOf(t, another(m), "shared"), tagsOf(t, another(m), tags[1])
+			if there := is.Dropped <= before.Clock; there != (dropped == "another") {
+				t.Errorf("after a drop of %s the shared tag is %+v, and the earlier value has clock %d", dropped, is, before.Clock)
+			}
+			if own.Dropped > before.Clock || behind.Clock <= before.Clock {
+				t.Errorf("after a drop of %s the own tag is %+v, the clocks are %d and %d", dropped, own, before.Clock, behind.Clock)
+			}
+		}
+	})
+}
+
 // TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags has loads take 300 ms, and an
 // instance drop another tag each 100 ms.
 func TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {

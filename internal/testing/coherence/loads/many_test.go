@@ -435,6 +435,30 @@ func TestKeyThatFailsInABatchOfALoaderFailsNoOther(t *testing.T) {
 	})
 }
 
+// TestKeyThatFailsInABatchOfALoaderHasItsStaleValue, and the other keys have new ones.
+func TestKeyThatFailsInABatchOfALoaderHasItsStaleValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loads := int64(0)
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.TTL, o.Jitter, o.RefreshAt, o.Stale = time.Minute, -1, -1, strata.Stale{OnError: time.Hour}
+			o.Loader = func(_ context.Context, key string) (int64, error) {
+				if loads++; loads > 3 && key == "fails" {
+					return 0, errors.New("broken")
+				}
+				return loads, nil
+			}
+		})
+		keys := []string{"a", "fails", "b"}
+		first, err := c.GetMany(t.Context(), keys, nil)
+		lab.Must(t, err)
+		time.Sleep(2 * time.Minute) // in the bubble
+		got, err := c.GetMany(t.Context(), keys, nil)
+		if want := map[string]int64{"a": 4, "fails": first["fails"], "b": 6}; err != nil || !maps.Equal(got, want) {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	})
+}
+
 func TestBatchOfALoaderEndsWhenTheOriginFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
