@@ -5,7 +5,7 @@ BENCH    ?= .
 COUNT    ?= 6
 NEWER    ?= 1.27.0
 NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcached/meta ./internal/cache/l1 ./internal/cache/envelope ./codec/... ./memory \
-	./internal/cache/evict ./internal/cache/expiry ./internal/snapshot/drops ./internal/cache/entryrules ./internal/observe/histogram ./internal/cache/ledger
+	./internal/cache/evict ./internal/cache/expiry ./internal/snapshot/drops ./internal/cache/entryrules ./internal/observe ./internal/cache/ledger
 LINT     := bin/golangci-lint-v2.15.0
 
 # Tests of many rounds, seeds or combinations run a quarter of them with -short, and all in

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -44,7 +44,7 @@ func TestHitAllocatesNothing(t *testing.T) {
 func TestHitAllocatesNothingWhileAPageCountsHotKeys(t *testing.T) {
 	ctx := context.Background()
 	c := holding(t, "k")
-	inside.Parts(c.Inside()).Panel().Watch()
+	transfer.Parts(c.Inside()).Panel().Watch()
 	if n := testing.AllocsPerRun(100, func() {
 		for range 256 {
 			c.Get(ctx, "k")
@@ -52,7 +52,7 @@ func TestHitAllocatesNothingWhileAPageCountsHotKeys(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations in 256 hits, want 0", n)
 	}
-	if h := inside.Parts(c.Inside()).Panel().Hot(); h.Sampled < 100 || len(h.ByReads) != 1 {
+	if h := transfer.Parts(c.Inside()).Panel().Hot(); h.Sampled < 100 || len(h.ByReads) != 1 {
 		t.Errorf("%d samples, %d keys", h.Sampled, len(h.ByReads))
 	}
 }

@@ -26,10 +26,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/link"
 	"github.com/strata-cache/strata/internal/cache/origin"
 	"github.com/strata-cache/strata/internal/cache/slab"
-	"github.com/strata-cache/strata/internal/observe/callback"
-	"github.com/strata-cache/strata/internal/observe/events"
-	"github.com/strata-cache/strata/internal/observe/hotkeys"
-	"github.com/strata-cache/strata/internal/observe/peerquery"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/snapshot/drops"
 )
 
@@ -52,7 +49,7 @@ type Cache[K comparable, V any] struct {
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
 	slabs    slab.Slabs[read[K, V]] // for batches
-	hot      hotkeys.Keys[K]
+	hot      observe.HotKeys[K]
 	o        Options[K, V]
 }
 
@@ -81,10 +78,10 @@ type core struct {
 
 // watched is for functions of the program that the cache tells something, and for package admin.
 type watched struct {
-	callbacks *callback.Runners
+	callbacks *observe.Runners
 	given     *settings // the options before defaults were set
-	journal   events.Journal
-	asker     peerquery.Asker
+	journal   observe.Journal
+	asker     observe.Asker
 }
 
 // ending is the state of the end of a cache.
@@ -129,7 +126,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	c.callbacks = callback.New(given.Hooks != nil || o.Tracer != nil)
+	c.callbacks = observe.NewRunners(given.Hooks != nil || o.Tracer != nil)
 	s.Logger = slog.New(c.journal.Handler(c.callbacks.Log.Handler(s.Logger.Handler())))
 	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})

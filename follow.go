@@ -7,9 +7,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/link"
-	"github.com/strata-cache/strata/internal/observe/events"
-	"github.com/strata-cache/strata/internal/observe/peerquery"
-	"github.com/strata-cache/strata/internal/observe/program"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -39,7 +37,7 @@ func (c *core) startCore(o link.Options) {
 	c.asker.Instance, c.asker.Open, c.asker.Go = c.l2.Instance(), c.open, c.probes.Go
 	c.asker.Publish = func(k remote.Kind, key string) { c.publish(c.open, k, key) }
 	s := c.settings
-	c.asker.Program, c.asker.Stranger = program.Main(), func(other string) {
+	c.asker.Program, c.asker.Stranger = observe.MainModule(), func(other string) {
 		s.Logger.Warn("strata: another program has a cache of this name here: they share entries, unless each sets Options.Service",
 			slog.String("cache", s.Name), slog.String("program", c.asker.Program), slog.String("other", other))
 	}
@@ -66,7 +64,7 @@ func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
 func (c *core) stopLink() {
 	if c.link != nil {
 		if c.link.Connected() { // else this would wait for an absent bus
-			c.publish(context.WithoutCancel(c.open), remote.Answered, peerquery.Leave)
+			c.publish(context.WithoutCancel(c.open), remote.Answered, observe.Leave)
 		}
 		c.link.Stop()
 	}
@@ -85,7 +83,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		return
 	}
 	c.counts.heard.Add(1)
-	c.journal.Drops(events.KeysHeard, false, 1, c.now())
+	c.journal.Drops(observe.KeysHeard, false, 1, c.now())
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
 		c.applyKey(m)
@@ -100,7 +98,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 
 // heardAll applies a drop of everything by another instance.
 func (c *Cache[K, V]) heardAll(soft bool) {
-	c.journal.Drops(events.AllHeard, soft, 1, c.now())
+	c.journal.Drops(observe.AllHeard, soft, 1, c.now())
 	c.dropAllLocal(soft)
 }
 

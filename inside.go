@@ -6,38 +6,36 @@ import (
 	"iter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/events"
-	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/snapshot/exchange"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Inside is a cache for the packages admin and snapshot of this module. It has no fields
 // and methods for programs.
-type Inside inside.Parts
+type Inside transfer.Parts
 
 // Inside returns the cache without its types of keys and values.
 func (c *Cache[K, V]) Inside() Inside {
-	return Inside(inside.New(view[K, V]{c}, exchange.New(c.exchanged())))
+	return Inside(transfer.NewParts(view[K, V]{c}, exchange.New(c.exchanged())))
 }
 
-// view is a cache as the page of package admin sees it; see panel.Panel for its methods.
+// view is a cache as the page of package admin sees it; see observe.Panel for its methods.
 type view[K comparable, V any] struct{ c *Cache[K, V] }
 
-func (p view[K, V]) Info() panel.Info {
+func (p view[K, V]) Info() observe.Info {
 	c := p.c
-	return panel.Info{
+	return observe.Info{
 		Name: c.o.Name, Service: c.parts.Service, Instance: c.parts.Instance, Version: c.parts.Version, Schema: c.parts.Schema,
 		L2: c.parts.L2, L2Server: c.parts.L2Server, Bus: c.parts.Bus, Partition: c.parts.Partition,
 		ShowKeys: c.o.ShowKeys, TextKeys: c.names.Parse != nil,
 	}
 }
 
-func (p view[K, V]) Events(after uint64) []panel.Event { return p.c.journal.After(after) }
-func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.near.Values.Sample) }
+func (p view[K, V]) Events(after uint64) []observe.Event { return p.c.journal.After(after) }
+func (p view[K, V]) Watch()                              { p.c.hot.Watch(p.c.near.Values.Sample) }
 
-func (p view[K, V]) Hot() panel.Hot {
+func (p view[K, V]) Hot() observe.Hot {
 	name := p.c.nameOf
 	if !p.c.o.ShowKeys {
 		name = nil // the page gets hashes of keys
@@ -45,7 +43,7 @@ func (p view[K, V]) Hot() panel.Hot {
 	return p.c.hot.Hot(p.c.near.Values.Sample, name)
 }
 
-func (p view[K, V]) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
+func (p view[K, V]) Explain(ctx context.Context, key string) ([]observe.Explanation, error) {
 	c := p.c
 	if c.closed.Load() {
 		return nil, ErrClosed
@@ -55,7 +53,7 @@ func (p view[K, V]) Explain(ctx context.Context, key string) ([]panel.Explanatio
 	}
 	if !c.l2.HasBus() {
 		here, err := c.explainHere(ctx, key)
-		return []panel.Explanation{here}, err
+		return []observe.Explanation{here}, err
 	}
 	return c.asker.Ask(ctx, key)
 }
@@ -89,21 +87,21 @@ func (p view[K, V]) InvalidateAll(ctx context.Context, soft bool) error {
 func (c *Cache[K, V]) keyOfText(text string) (key K, err error) {
 	switch {
 	case c.names.Parse == nil:
-		return key, panel.ErrNoText
+		return key, observe.ErrNoText
 	case c.tooLong(len(text)):
 		return key, ErrKeyTooLong
 	}
 	if key, err = c.parseKey(text); err != nil {
-		return key, fmt.Errorf("strata: %q is no key of this cache: %w", events.Line(text, panel.MaxKey), err)
+		return key, fmt.Errorf("strata: %q is no key of this cache: %w", observe.OneLine(text, observe.MaxKey), err)
 	}
 	return key, nil
 }
 
 // explainHere returns the state of the key with that text on this instance.
-func (c *Cache[K, V]) explainHere(ctx context.Context, text string) (panel.Explanation, error) {
+func (c *Cache[K, V]) explainHere(ctx context.Context, text string) (observe.Explanation, error) {
 	key, err := c.keyOfText(text)
 	if err != nil {
-		return panel.Explanation{Instance: c.parts.Instance, Here: true, Answered: true}, err
+		return observe.Explanation{Instance: c.parts.Instance, Here: true, Answered: true}, err
 	}
 	begun := time.Now()
 	k := c.explain(ctx, key)
@@ -114,11 +112,11 @@ func (c *Cache[K, V]) explainHere(ctx context.Context, text string) (panel.Expla
 }
 
 // Settings returns the effective options.
-func (p view[K, V]) Settings() []panel.Setting {
+func (p view[K, V]) Settings() []observe.Setting {
 	c := p.c
 	entries, weight := c.near.Values.Bounds()
 	stale := c.tuned.stale()
-	return panel.Settings(c.given, c.settings, map[string]any{
+	return observe.Settings(c.given, c.settings, map[string]any{
 		"Off": c.tuned.off.Load(), "TTL": c.tuned.ttl(), "Stale.WhileRevalidate": stale.WhileRevalidate, "Stale.OnError": stale.OnError,
 		"Memory.MaxEntries": entries, "Memory.MaxWeight": weight,
 	}, c.encoding.Name())

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/envelope"
-	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -97,12 +97,12 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 		}
 		c.dropLocal(k, how.Soft, now)
 	}
-	c.noteDrops(events.KeysInvalidated, how.Soft, len(keys), now)
+	c.noteDrops(observe.KeysInvalidated, how.Soft, len(keys), now)
 	return err
 }
 
 // noteDrops counts drops by callers of this instance, and notes them as an event.
-func (c *core) noteDrops(what events.Dropped, soft bool, n int, now int64) {
+func (c *core) noteDrops(what observe.Dropped, soft bool, n int, now int64) {
 	c.counts.invalidations.Add(uint64(n))
 	c.journal.Drops(what, soft, n, now)
 }
@@ -182,7 +182,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 		// The watermark has made the entries absent. This frees their memory at once.
 		c.near.Values.Clear()
 	}
-	c.noteDrops(events.AllInvalidated, soft, 1, c.now())
+	c.noteDrops(observe.AllInvalidated, soft, 1, c.now())
 	return err
 }
 
@@ -253,7 +253,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	}
 	defer span.wrote(ctx, err)
 	c.dropTagsLocal(tags, soft)
-	c.noteDrops(events.TagsInvalidated, soft, len(tags), c.now())
+	c.noteDrops(observe.TagsInvalidated, soft, len(tags), c.now())
 	return err
 }
 

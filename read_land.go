@@ -11,7 +11,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/slab"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -146,7 +146,7 @@ func (r *read[K, V]) count(stored bool, callers int) {
 	case endLoad:
 		if callers > 1 {
 			n.waiters.Add(uint64(callers - 1))
-			histogram.Most(&n.maxWaiters, uint64(callers-1))
+			observe.RaiseTo(&n.maxWaiters, uint64(callers-1))
 		}
 	}
 	if o.entry != nil && (!stored || o.late) {

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/l2"
-	"github.com/strata-cache/strata/internal/observe/histogram"
-	"github.com/strata-cache/strata/internal/observe/program"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -220,9 +219,9 @@ type counts struct {
 	remoteRefused                             atomic.Uint64
 	loads                                     [outcomes]atomic.Uint64
 	waiters, maxWaiters                       atomic.Uint64
-	latency                                   histogram.Durations
+	latency                                   observe.Durations
 	running                                   atomic.Int64
-	saved                                     histogram.Saved
+	saved                                     observe.SavedTime
 	refused, leasesAnswered, leasesInVain     atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64
@@ -329,24 +328,24 @@ func (h Histogram) Bound(i int) time.Duration {
 	if i == len(h.Buckets)-1 {
 		return math.MaxInt64
 	}
-	return histogram.Bound(i)
+	return observe.DurationBound(i)
 }
 
 // Count is the number of durations.
-func (h Histogram) Count() uint64 { return histogram.Sum(h.Buckets[:]) }
+func (h Histogram) Count() uint64 { return observe.SumOf(h.Buckets[:]) }
 
 // Quantile returns a duration that a share q (0 to 1) of all durations does
 // not exceed: the upper end of its bucket, so up to twice the exact one. It is
 // zero for an empty histogram.
 func (h Histogram) Quantile(q float64) time.Duration {
-	if i := histogram.Quantile(h.Buckets[:], q); i >= 0 {
+	if i := observe.Quantile(h.Buckets[:], q); i >= 0 {
 		return h.Bound(i)
 	}
 	return 0
 }
 
 // durations returns the counts of d; none for nil.
-func durations(d *histogram.Durations) (h Histogram) {
+func durations(d *observe.Durations) (h Histogram) {
 	if d != nil {
 		h.Buckets, h.Sum = d.Read()
 	}
@@ -406,7 +405,7 @@ func answered(s *Stats) uint64 {
 // describe returns the parts of the cache. encoding is the name of its codec.
 func (c *core) describe(encoding string) Parts {
 	r := &c.settings.Remote
-	i := Parts{Service: c.settings.Service, Version: program.Version(), Partition: "available", Instance: c.l2.InstanceName(), L2Server: c.l2.Server()}
+	i := Parts{Service: c.settings.Service, Version: observe.ModuleVersion(), Partition: "available", Instance: c.l2.InstanceName(), L2Server: c.l2.Server()}
 	if r.Strict {
 		i.Partition = "strict"
 	}

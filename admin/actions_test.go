@@ -15,7 +15,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin/api"
-	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 func post(target, body string) *http.Request { return local("POST", target, body) }
@@ -57,7 +57,7 @@ func TestActionsReachTheCache(t *testing.T) {
 }
 
 func TestOutcomeSaysWhatL2AndTheBusDid(t *testing.T) {
-	f := &fake{name: "users", info: panel.Info{L2: "*redis.Tier", Bus: "*redis.Bus"}, err: errors.New("strata: users: L2 has not confirmed")}
+	f := &fake{name: "users", info: observe.Info{L2: "*redis.Tier", Bus: "*redis.Bus"}, err: errors.New("strata: users: L2 has not confirmed")}
 	f.stats.Pending, f.stats.BreakerOpen, f.stats.Connected = 4, true, false
 	p := pageOf(t, Options{}, f)
 	o := answer[api.Outcome](t, p, post("/api/all", `{"name":"users"}`))
@@ -266,7 +266,7 @@ func TestRefusedTuningIsAnOutcome(t *testing.T) {
 }
 
 func TestExplainNamesInstancesThatDoNotAnswer(t *testing.T) {
-	f := &fake{name: "users", answers: []panel.Explanation{
+	f := &fake{name: "users", answers: []observe.Explanation{
 		{Instance: "one", Here: true, Answered: true, Verdict: "L1 answers.", L1: "fresh", L1Fresh: time.Second, L2: "none", Tags: []string{"t"}},
 		{Instance: "two", Took: time.Second},
 	}}
@@ -278,8 +278,8 @@ func TestExplainNamesInstancesThatDoNotAnswer(t *testing.T) {
 	if got := f.called(); !slices.Equal(got, []string{"explain a b<"}) {
 		t.Errorf("calls %q", got)
 	}
-	f.with(func(f *fake) { f.err, f.answers = panel.ErrNoText, nil })
-	if x := answer[api.Explained](t, p, local("GET", "/api/explain?name=users&key=k", "")); x.Error != panel.ErrNoText.Error() || x.Instances == nil {
+	f.with(func(f *fake) { f.err, f.answers = observe.ErrNoText, nil })
+	if x := answer[api.Explained](t, p, local("GET", "/api/explain?name=users&key=k", "")); x.Error != observe.ErrNoText.Error() || x.Instances == nil {
 		t.Errorf("%+v", x)
 	}
 }

@@ -27,9 +27,9 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/observe/page"
-	"github.com/strata-cache/strata/internal/observe/panel"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Cache is a cache that the page shows. A *[strata.Cache] of any types is one; other
@@ -78,7 +78,7 @@ type Page struct {
 type shown struct {
 	name  string
 	cache Cache
-	panel panel.Panel
+	panel observe.Panel
 }
 
 // maxActions is the number of explanations and actions of a page that run at the same time.
@@ -125,7 +125,7 @@ func New(o Options, caches ...Cache) *Page {
 			name = fmt.Sprintf("%s (%d)", first, n)
 		}
 		taken[name] = true
-		p.caches = append(p.caches, &shown{name, c, inside.Parts(c.Inside()).Panel()})
+		p.caches = append(p.caches, &shown{name, c, transfer.Parts(c.Inside()).Panel()})
 	}
 	own, err := fs.Sub(files, "assets")
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin/api"
-	"github.com/strata-cache/strata/internal/observe/panel"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -26,11 +26,11 @@ type fake struct {
 	mu       sync.Mutex
 	name     string
 	stats    strata.Stats
-	info     panel.Info
-	settings []panel.Setting
-	events   []panel.Event
-	hot      panel.Hot
-	answers  []panel.Explanation
+	info     observe.Info
+	settings []observe.Setting
+	events   []observe.Event
+	hot      observe.Hot
+	answers  []observe.Explanation
 	err      error
 	calls    []string
 	asked    int           // calls of Stats
@@ -61,13 +61,13 @@ func (f *fake) Stats() strata.Stats {
 	f.asked++
 	return f.stats
 }
-func (f *fake) Inside() strata.Inside     { return strata.Inside(inside.New(f, nil)) }
-func (f *fake) Info() panel.Info          { return f.info }
-func (f *fake) Settings() []panel.Setting { return f.settings }
-func (f *fake) Hot() panel.Hot            { return f.hot }
-func (f *fake) Watch()                    { f.watched.Add(1) }
+func (f *fake) Inside() strata.Inside       { return strata.Inside(transfer.NewParts(f, nil)) }
+func (f *fake) Info() observe.Info          { return f.info }
+func (f *fake) Settings() []observe.Setting { return f.settings }
+func (f *fake) Hot() observe.Hot            { return f.hot }
+func (f *fake) Watch()                      { f.watched.Add(1) }
 
-func (f *fake) Events(after uint64) (all []panel.Event) {
+func (f *fake) Events(after uint64) (all []observe.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.events {
@@ -78,7 +78,7 @@ func (f *fake) Events(after uint64) (all []panel.Event) {
 	return all
 }
 
-func (f *fake) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
+func (f *fake) Explain(ctx context.Context, key string) ([]observe.Explanation, error) {
 	if f.hold != nil {
 		select {
 		case <-f.hold:
@@ -262,13 +262,13 @@ func TestDetailHasEverything(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_123)
 	f := &fake{
 		name:     "users",
-		info:     panel.Info{Name: "users", Service: "shop", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", L2Server: "10.0.0.1:6379", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
-		settings: []panel.Setting{{Name: "TTL", Value: "1m0s", Tuned: true}, {Name: "Jitter", Value: "0.1", Default: true}},
-		events:   []panel.Event{{Number: 7, At: at, Level: "warn", Text: "circuit breaker of L2 is open"}, {Number: 8, At: at, Level: "info", Text: "again"}},
-		hot: panel.Hot{
+		info:     observe.Info{Name: "users", Service: "shop", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", L2Server: "10.0.0.1:6379", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
+		settings: []observe.Setting{{Name: "TTL", Value: "1m0s", Tuned: true}, {Name: "Jitter", Value: "0.1", Default: true}},
+		events:   []observe.Event{{Number: 7, At: at, Level: "warn", Text: "circuit breaker of L2 is open"}, {Number: 8, At: at, Level: "info", Text: "again"}},
+		hot: observe.Hot{
 			Since: at, Sampled: 5, Every: 16, Reads: 80, LoadTime: time.Second,
-			ByReads:    []panel.HotKey{{Key: "a", Reads: 9, Loads: 1, LoadTime: 3, Over: 2}},
-			ByLoadTime: []panel.HotKey{{Key: "b", Reads: 1, Loads: 2, LoadTime: 4}},
+			ByReads:    []observe.HotKey{{Key: "a", Reads: 9, Loads: 1, LoadTime: 3, Over: 2}},
+			ByLoadTime: []observe.HotKey{{Key: "b", Reads: 1, Loads: 2, LoadTime: 4}},
 		},
 		stats: strata.Stats{
 			Reads: 100, L1: strata.TierStats{Hits: 90, Misses: 10}, Saved: time.Hour, OriginFailing: time.Minute, OriginSlow: time.Second, Entries: 12, MaxEntries: 20, Connected: true,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin/api"
-	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Marks are the ends of recent histograms: one each markEvery samples, so many that the oldest is as
@@ -35,7 +35,7 @@ type history struct {
 // base, and a recent histogram the difference to the first mark.
 type record struct {
 	cache   Cache
-	panel   panel.Panel
+	panel   observe.Panel
 	base    strata.Stats
 	at      time.Time
 	samples []api.Sample

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/admin/api"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/observe/page"
-	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // payloads are texts that become code in a page that takes them for markup.
@@ -37,14 +37,14 @@ var payloads = []string{ // read-only
 func TestHostileTextsStayText(t *testing.T) {
 	f := &fake{}
 	for i, x := range payloads {
-		f.events = append(f.events, panel.Event{Number: uint64(i + 1), Level: x, Text: x})
-		f.settings = append(f.settings, panel.Setting{Name: x, Value: x})
-		f.hot.ByReads = append(f.hot.ByReads, panel.HotKey{Key: x})
-		f.hot.ByLoadTime = append(f.hot.ByLoadTime, panel.HotKey{Key: x})
-		f.answers = append(f.answers, panel.Explanation{Instance: x, Answered: true, Verdict: x, Err: x, L1: x, Tags: []string{x}})
+		f.events = append(f.events, observe.Event{Number: uint64(i + 1), Level: x, Text: x})
+		f.settings = append(f.settings, observe.Setting{Name: x, Value: x})
+		f.hot.ByReads = append(f.hot.ByReads, observe.HotKey{Key: x})
+		f.hot.ByLoadTime = append(f.hot.ByLoadTime, observe.HotKey{Key: x})
+		f.answers = append(f.answers, observe.Explanation{Instance: x, Answered: true, Verdict: x, Err: x, L1: x, Tags: []string{x}})
 	}
 	for _, x := range payloads {
-		f := &fake{name: x, events: f.events, settings: f.settings, hot: f.hot, answers: f.answers, info: panel.Info{Name: x, L2: x, Bus: x, Instance: x}}
+		f := &fake{name: x, events: f.events, settings: f.settings, hot: f.hot, answers: f.answers, info: observe.Info{Name: x, L2: x, Bus: x, Instance: x}}
 		p := pageOf(t, Options{}, f)
 		q := "name=" + url.QueryEscape(x)
 		for _, r := range []*http.Request{
@@ -123,7 +123,7 @@ func event[T any](t *testing.T, lines *bufio.Scanner) (v T) {
 }
 
 func TestStreamRepeatsNothing(t *testing.T) {
-	f := &fake{name: "users", events: []panel.Event{{Number: 1, Text: "one"}}}
+	f := &fake{name: "users", events: []observe.Event{{Number: 1, Text: "one"}}}
 	p := pageOf(t, Options{}, f)
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
@@ -132,7 +132,7 @@ func TestStreamRepeatsNothing(t *testing.T) {
 	if first := event[api.Detail](t, lines); len(first.Events) != 1 || first.Name != "users" {
 		t.Errorf("first %+v", first)
 	}
-	f.with(func(f *fake) { f.events = append(f.events, panel.Event{Number: 2, Text: "two"}) })
+	f.with(func(f *fake) { f.events = append(f.events, observe.Event{Number: 2, Text: "two"}) })
 	second := event[api.Detail](t, lines)
 	third := event[api.Detail](t, lines)
 	if len(second.Events) != 1 || second.Events[0].Number != 2 || len(third.Events) != 0 {

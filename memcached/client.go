@@ -88,8 +88,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/memcached/roster"
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/wire/overdue"
 )
 
@@ -122,8 +121,8 @@ type list = roster.List[*node]
 type fleet struct {
 	servers *roster.Roster[*node]
 	steps   meta.Steps
-	health  *logthrottle.Servers // of all Tiers, for the log
-	trials  *limit.Background    // of ejected servers, and the questions of Tiers beside calls; ctx ends them
+	health  *observe.ServerHealth // of all Tiers, for the log
+	trials  *limit.Background     // of ejected servers, and the questions of Tiers beside calls; ctx ends them
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -140,9 +139,9 @@ func newFleet(o *Options) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{health: logthrottle.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
+	f := &fleet{health: observe.NewServerHealth(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
 	f.servers = roster.New(roster.Mode(o.Fleet.Placement), r, o.places(), func(addr string) *node { return newNode(o, addr, &f.steps) })
-	f.ctx, f.cancel = context.WithCancel(tracing.Upkeep(context.Background()))
+	f.ctx, f.cancel = context.WithCancel(observe.Upkeep(context.Background()))
 	return f, nil
 }
 
@@ -152,7 +151,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.Trace = tracing.Bounded(o.Trace)
+	o.Trace = observe.BoundTrace(o.Trace)
 	f, err := newFleet(&o)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package memcached_test
 import (
 	"testing"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -14,8 +14,8 @@ func TestTiersOfAClientShareTheHealthOfItsServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	h := logthrottle.Of(memcached.NewTier(c))
-	if view := memcached.NewTier(c).Bind(remote.Space{Name: "users"}).(*memcached.Tier); logthrottle.Of(view) != h || h.Name() != "a:1, b:2" {
+	h := observe.ServerHealthOf(memcached.NewTier(c))
+	if view := memcached.NewTier(c).Bind(remote.Space{Name: "users"}).(*memcached.Tier); observe.ServerHealthOf(view) != h || h.Name() != "a:1, b:2" {
 		t.Errorf("two healths, of %q", h.Name())
 	}
 	if err := c.SetServers(t.Context(), []string{"b:2", "c:3"}); err != nil || h.Name() != "b:2, c:3" {

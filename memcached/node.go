@@ -10,7 +10,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/memcached/roster"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/internal/wire/pool"
@@ -368,7 +368,7 @@ func (n *node) traced(ctx context.Context, name string, batch int, f func() erro
 	if batch > 1 {
 		c.Name, c.Batch = "PIPELINE "+name, batch
 	}
-	return tracing.Run(ctx, n.o.Trace, c, f, status)
+	return observe.RunTraced(ctx, n.o.Trace, c, f, status)
 }
 
 // name returns the name of a command. While it is unknown whether the server has meta commands,

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/strata-cache/strata/internal/cache/guard"
-	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Guard evicts entries of its caches while the live heap of the process is too large for a limit of
@@ -67,7 +67,7 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	log := slog.New(callback.NewRunner().Handler(o.Logger.Handler())) // a sink that blocks holds up neither stores nor Close
+	log := slog.New(observe.NewRunner().Handler(o.Logger.Handler())) // a sink that blocks holds up neither stores nor Close
 	return (*Guard)(guard.New(guard.Options{Limit: o.Limit, Share: o.Share, Logger: log})), nil
 }
 

@@ -18,7 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/memcached"
@@ -322,7 +322,7 @@ func TestProviderForOtherClientsHasNoSpanInTheBackground(t *testing.T) {
 	hook := strataotel.ClientProvider(r).Tracer("hook")
 	for _, in := range []context.Context{t.Context(), ctx} {
 		for _, space := range []string{"shop{users", "sessions", ""} {
-			within, span := hook.Start(tracing.OwnerOf(space).Own(in), "of "+space)
+			within, span := hook.Start(observe.OwnerOf(space).Own(in), "of "+space)
 			_, dial := hook.Start(within, "dial")
 			dial.End()
 			span.End()

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace/embedded"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // ClientProvider returns a provider for the instrumentation of a foreign client, as redisotel is
@@ -39,7 +39,7 @@ type clientTracer struct {
 
 func (t clientTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	// The cache has noted in the context that the command is one of its own.
-	o := tracing.Of(ctx)
+	o := observe.OwnerIn(ctx)
 	if o == nil {
 		return t.inside.Start(ctx, name, options...)
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/pubsub"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/redis/tier"
@@ -56,7 +55,7 @@ func (b *Bus) Health() any { return b.c.health }
 
 // joinable begins a subscription that further channels can join, in a cluster
 // where the slot of key is served.
-func (c *Client) joinable(ctx context.Context, key, channel string) (*pubsub.Subscription, error) {
+func (c *Client) joinable(ctx context.Context, key, channel string) (*bus.Subscription, error) {
 	s, err := c.subscribe(ctx, "SUBSCRIBE", slots.Of(key), []string{channel}, true)
 	if err != nil {
 		return nil, err
@@ -111,7 +110,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 		return ctx.Err()
 	}
 	if b.c.o.Trace != nil {
-		ctx = tracing.OwnerOf(ms[0].Name).Own(ctx)
+		ctx = observe.OwnerOf(ms[0].Name).Own(ctx)
 	}
 	p := b.c.Pipeline()
 	for i := range ms {

@@ -69,9 +69,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
-	"github.com/strata-cache/strata/internal/observe/tracing"
-	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
@@ -91,11 +90,11 @@ import (
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o       *Options             // printed, a pointer says nothing
-	home    *node                // the server; nil in a cluster
-	primary *primary             // the server that sentinels name; nil without them
-	cluster *cluster             // nil without one
-	health  *logthrottle.Servers // of all Tiers and Buses, for the log
+	o       *Options              // printed, a pointer says nothing
+	home    *node                 // the server; nil in a cluster
+	primary *primary              // the server that sentinels name; nil without them
+	cluster *cluster              // nil without one
+	health  *observe.ServerHealth // of all Tiers and Buses, for the log
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
 	question
@@ -109,7 +108,7 @@ type Client struct {
 	end  context.CancelFunc
 
 	mu     sync.Mutex // guards below
-	subs   map[*pubsub.Subscription]struct{}
+	subs   map[*bus.Subscription]struct{}
 	closed bool
 }
 
@@ -132,8 +131,8 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.Trace = tracing.Bounded(o.Trace)
-	c := &Client{o: &o, health: logthrottle.NewServers(o.server()), subs: map[*pubsub.Subscription]struct{}{}}
+	o.Trace = observe.BoundTrace(o.Trace)
+	c := &Client{o: &o, health: observe.NewServerHealth(o.server()), subs: map[*bus.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:
@@ -155,7 +154,7 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	var subs []*pubsub.Subscription
+	var subs []*bus.Subscription
 	for s := range c.subs {
 		subs = append(subs, s)
 	}

@@ -3,7 +3,7 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -22,9 +22,9 @@ func TestTiersAndBusesOfAClientShareTheHealthOfItsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		h := logthrottle.Of(redis.NewTier(c))
+		h := observe.ServerHealthOf(redis.NewTier(c))
 		view := redis.NewTier(c).Bind(remote.Space{Name: "users"}).(*redis.Tier)
-		if logthrottle.Of(view) != h || logthrottle.Of(redis.NewBus(c)) != h {
+		if observe.ServerHealthOf(view) != h || observe.ServerHealthOf(redis.NewBus(c)) != h {
 			t.Errorf("%s: three healths of one server", name)
 		}
 		if h.Name() != name {

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
-// hearing is a connection as a subscription uses it. It is a pubsub.Conn.
+// hearing is a connection as a subscription uses it. It is a bus.Conn.
 type hearing struct{ cn *conn }
 
-// Send implements pubsub.Conn.
+// Send implements bus.Conn.
 func (h hearing) Send(args ...any) error {
 	if err := h.cn.command(args); err != nil {
 		return err
@@ -20,30 +20,30 @@ func (h hearing) Send(args ...any) error {
 	return h.cn.flush(true)
 }
 
-// Wait implements pubsub.Conn.
+// Wait implements bus.Conn.
 func (h hearing) Wait() error { return h.cn.term.reason(h.cn.r.Wait()) }
 
-// Read implements pubsub.Conn.
-func (h hearing) Read() (pubsub.Heard, error) {
+// Read implements bus.Conn.
+func (h hearing) Read() (bus.Heard, error) {
 	v, err := h.cn.r.Read()
 	if err != nil {
-		return pubsub.Heard{}, h.cn.term.reason(err)
+		return bus.Heard{}, h.cn.term.reason(err)
 	}
-	return pubsub.Hear(v)
+	return bus.Hear(v)
 }
 
-// Buffered implements pubsub.Conn.
+// Buffered implements bus.Conn.
 func (h hearing) Buffered() int { return h.cn.r.Buffered() }
 
-// SetDeadline implements pubsub.Conn.
+// SetDeadline implements bus.Conn.
 func (h hearing) SetDeadline(t time.Time) { h.cn.SetDeadline(t) }
 
-// Close implements pubsub.Conn.
+// Close implements bus.Conn.
 func (h hearing) Close() error { return h.cn.Close() }
 
 // listening returns the Config of a subscription. connect opens a connection for it.
-func (o *Options) listening(command string, channels []string, connect func(context.Context) (pubsub.Conn, error)) pubsub.Config {
-	return pubsub.Config{
+func (o *Options) listening(command string, channels []string, connect func(context.Context) (bus.Conn, error)) bus.SubscriptionConfig {
+	return bus.SubscriptionConfig{
 		Command:     command,
 		Channels:    channels,
 		Connect:     connect,

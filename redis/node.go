@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/wire"
@@ -161,7 +161,7 @@ func (n *node) traced(ctx context.Context, c remote.Command, f func() error) err
 	if n.addr != nil {
 		c.Addr = n.addr()
 	}
-	return tracing.Run(ctx, n.o.Trace, c, f, status)
+	return observe.RunTraced(ctx, n.o.Trace, c, f, status)
 }
 
 // status returns the code of the error reply in err, and whether it is about a missing key.

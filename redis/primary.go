@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
@@ -260,7 +260,7 @@ func (p *primary) serve(s *sentinel) {
 // them. s itself is asked at once, and the others with the next round.
 func (p *primary) listen(s *sentinel) {
 	o := p.o.sentinelAt(s.addr)
-	sub := pubsub.New(p.ctx, o.listening("SUBSCRIBE", []string{switched}, func(ctx context.Context) (pubsub.Conn, error) {
+	sub := bus.NewSubscription(p.ctx, o.listening("SUBSCRIBE", []string{switched}, func(ctx context.Context) (bus.Conn, error) {
 		cn, err := connect(ctx, &o, p.steps)
 		if err != nil {
 			return nil, err
@@ -275,12 +275,12 @@ func (p *primary) listen(s *sentinel) {
 			return
 		}
 		// A sentinel may watch several primaries, and tells of all of them.
-		tells := e.Kind == pubsub.Received && bytes.HasPrefix(e.Payload, []byte(p.o.Sentinel.Primary+" "))
+		tells := e.Kind == bus.Received && bytes.HasPrefix(e.Payload, []byte(p.o.Sentinel.Primary+" "))
 		if now := time.Now(); tells && now.Sub(asked) >= askLeast {
 			asked = now
 			s.askSoon()
 		}
-		if tells || e.Kind == pubsub.Subscribed {
+		if tells || e.Kind == bus.Subscribed {
 			p.ask()
 		}
 	}

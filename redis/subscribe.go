@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
@@ -44,7 +44,7 @@ type Event struct {
 // Its events are queued up to a bound. If they are not taken in time, a Gap
 // replaces all queued events; a Subscribed follows it if the connection is well.
 type Subscription struct {
-	s *pubsub.Subscription
+	s *bus.Subscription
 }
 
 var errNoChannels = errors.New("redis: subscription: channels missing")
@@ -98,7 +98,7 @@ func (c *Client) subscribe(ctx context.Context, command string, slot int, channe
 	s := &Subscription{}
 	config := c.o.listening(command, slices.Clone(channels), c.subscriber(slot, command == "SSUBSCRIBE"))
 	config.Joins = joins
-	s.s = pubsub.New(ctx, config, func() {
+	s.s = bus.NewSubscription(ctx, config, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.subs, s.s)
@@ -129,9 +129,9 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 // subscriber returns the function that opens a connection for a subscription: in
 // a cluster, to the node that serves the slot, or after a failure to any unless it is bound
 // to the slot.
-func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.Conn, error) {
+func (c *Client) subscriber(slot int, bound bool) func(context.Context) (bus.Conn, error) {
 	failed := false
-	return func(ctx context.Context) (pubsub.Conn, error) {
+	return func(ctx context.Context) (bus.Conn, error) {
 		at := slot
 		if failed && !bound {
 			at = -1
@@ -174,7 +174,7 @@ type subscriber struct {
 	addr string
 }
 
-// Wait implements pubsub.Conn. A node that has left its cluster may live on, and
+// Wait implements bus.Conn. A node that has left its cluster may live on, and
 // receives no messages.
 func (s subscriber) Wait() error {
 	if k := s.c.cluster; k != nil {
@@ -185,7 +185,7 @@ func (s subscriber) Wait() error {
 	return s.hearing.Wait()
 }
 
-// Close implements pubsub.Conn.
+// Close implements bus.Conn.
 func (s subscriber) Close() error {
 	s.c.refreshTopology()
 	return s.hearing.Close()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -67,7 +67,7 @@ import (
 // the drops of all nodes.
 type Tier struct {
 	*base
-	health *logthrottle.Servers
+	health *observe.ServerHealth
 }
 
 // base has the methods that the tier of this package shares with the tier of

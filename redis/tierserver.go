@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
@@ -19,11 +19,11 @@ import (
 // cluster, a tier.Node. owner is the cache that the Trace hears of; nil for the bus.
 type tierServer struct {
 	r     route
-	owner *tracing.Owner
+	owner *observe.Owner
 }
 
 // For returns the server for a space. It is called once for each view of a Tier.
-func (s tierServer) For(space string) tier.Server { return tierServer{s.r, tracing.OwnerOf(space)} }
+func (s tierServer) For(space string) tier.Server { return tierServer{s.r, observe.OwnerOf(space)} }
 
 // traced is node.traced for a command of the owner.
 func (s tierServer) traced(ctx context.Context, c remote.Command, f func() error) error {
@@ -259,11 +259,11 @@ func (s tierServer) Settled() bool { return !s.r.asking }
 // tierCluster is a cluster as a tier sees it. It is a tier.Cluster.
 type tierCluster struct {
 	k     *cluster
-	owner *tracing.Owner
+	owner *observe.Owner
 }
 
 // For is [tierServer.For].
-func (c tierCluster) For(space string) tier.Cluster { return tierCluster{c.k, tracing.OwnerOf(space)} }
+func (c tierCluster) For(space string) tier.Cluster { return tierCluster{c.k, observe.OwnerOf(space)} }
 
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/callback"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -113,7 +112,7 @@ func (o *Options) within(ctx context.Context) (context.Context, context.CancelFu
 func (o *Options) logger(all []transfer.Source) *slog.Logger {
 	switch {
 	case o.Logger != nil:
-		return slog.New(callback.NewRunner().Handler(o.Logger.Handler()))
+		return slog.New(observe.NewRunner().Handler(o.Logger.Handler()))
 	case len(all) == 0:
 		return nil
 	}
@@ -132,7 +131,7 @@ func sources(caches []Cache) ([]transfer.Source, error) {
 	}
 	all, named := make([]transfer.Source, len(caches)), make(map[string]bool)
 	for i, c := range caches {
-		s := inside.Parts(c.Inside()).Source()
+		s := transfer.Parts(c.Inside()).Source()
 		if s == nil {
 			return nil, errNoCache
 		}

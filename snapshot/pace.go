@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // pacer limits a rate over all that share it. A nil pacer has no limit.
@@ -64,7 +64,7 @@ type meter struct {
 	told time.Time
 	so   Progress
 
-	teller *callback.Runner
+	teller *observe.Runner
 	one    chan struct{} // has one while a goroutine is in tell
 }
 
@@ -73,7 +73,7 @@ const tellEvery = 100 * time.Millisecond
 
 func newMeter(tell func(Progress)) *meter {
 	now := time.Now()
-	return &meter{begun: now, told: now, tell: tell, teller: callback.NewRunner(), one: make(chan struct{}, 1)}
+	return &meter{begun: now, told: now, tell: tell, teller: observe.NewRunner(), one: make(chan struct{}, 1)}
 }
 
 // progress tells how far the call is. It holds no lock of the meter, and waits for no function that

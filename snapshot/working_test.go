@@ -18,7 +18,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/snapshot"
@@ -323,7 +323,7 @@ func TestReportTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {
-	codec, fingerprint := inside.Parts(alone(t, "users", 0).Inside()).Source().Format()
+	codec, fingerprint := transfer.Parts(alone(t, "users", 0).Inside()).Source().Format()
 	write := func(space string, mode format.Mode) []byte {
 		var file bytes.Buffer
 		w := format.NewWriter(&file, format.Header{Mode: mode, Created: time.Unix(1, 0)})

@@ -5,11 +5,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/pubsub"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
@@ -26,7 +24,7 @@ import (
 type Bus struct {
 	link   link
 	b      *bus.Bus
-	health *logthrottle.Servers
+	health *observe.ServerHealth
 }
 
 var (
@@ -43,10 +41,10 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{link: newLink(c), health: logthrottle.NewServers(c.Options().Addr)}
+	b := &Bus{link: newLink(c), health: observe.NewServerHealth(c.Options().Addr)}
 	b.b = bus.New(bus.Config{
 		Channel: b.channel,
-		Subscribe: func(ctx context.Context, _, channel string) (*pubsub.Subscription, error) {
+		Subscribe: func(ctx context.Context, _, channel string) (*bus.Subscription, error) {
 			return subscribe(ctx, c, channel), nil
 		},
 		Prove: b.prove,
@@ -84,7 +82,7 @@ func (b *Bus) Err() error { return b.b.Err() }
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	calls := make([]call, len(ms))
 	if len(ms) > 0 {
-		ctx = tracing.OwnerOf(ms[0].Name).Own(ctx)
+		ctx = observe.OwnerOf(ms[0].Name).Own(ctx)
 	}
 	for i := range ms {
 		m := &ms[i]

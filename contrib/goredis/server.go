@@ -8,8 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/internal/redis/watch"
@@ -22,17 +21,17 @@ const maxValue = 512 << 20
 // server is a client of go-redis as a server of a tier.
 type server struct {
 	link
-	health *logthrottle.Servers
+	health *observe.ServerHealth
 	opened *openings
 	missed uint32 // misses at the start of opened
-	owner  *tracing.Owner
+	owner  *observe.Owner
 }
 
 // For returns the server for a space: hooks of the client are told of it by the contexts of
 // commands, see strataotel.ClientProvider.
 func (s *server) For(space string) tier.Server {
 	named := *s
-	named.owner = tracing.OwnerOf(space)
+	named.owner = observe.OwnerOf(space)
 	return &named
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
@@ -21,13 +21,13 @@ var (
 )
 
 // subscribe begins a subscription that further channels can join.
-func subscribe(ctx context.Context, rdb *redis.Client, channel string) *pubsub.Subscription {
+func subscribe(ctx context.Context, rdb *redis.Client, channel string) *bus.Subscription {
 	var runs sync.WaitGroup
-	return pubsub.New(ctx, pubsub.Config{
+	return bus.NewSubscription(ctx, bus.SubscriptionConfig{
 		Command:     "SUBSCRIBE",
 		Channels:    []string{channel},
 		Joins:       true,
-		Connect:     func(context.Context) (pubsub.Conn, error) { return newSubscriber(ctx, rdb, &runs), nil },
+		Connect:     func(context.Context) (bus.Conn, error) { return newSubscriber(ctx, rdb, &runs), nil },
 		DialTimeout: rdb.Options().DialTimeout,
 		Backoff:     pool.Backoff,
 		Refused:     func(text []byte) error { return newRefusal(string(text)) },
@@ -78,7 +78,7 @@ func newSubscriber(ctx context.Context, rdb *redis.Client, runs *sync.WaitGroup)
 	}
 }
 
-// Send implements pubsub.Conn. The first command opens the connection.
+// Send implements bus.Conn. The first command opens the connection.
 func (s *subscriber) Send(args ...any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -152,7 +152,7 @@ func answered(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Wait implements pubsub.Conn.
+// Wait implements bus.Conn.
 func (s *subscriber) Wait() error {
 	for s.first == nil {
 		s.mu.Lock()
@@ -174,18 +174,18 @@ func (s *subscriber) Wait() error {
 	return nil
 }
 
-// Read implements pubsub.Conn.
-func (s *subscriber) Read() (pubsub.Heard, error) {
+// Read implements bus.Conn.
+func (s *subscriber) Read() (bus.Heard, error) {
 	if err := s.Wait(); err != nil {
-		return pubsub.Heard{}, err
+		return bus.Heard{}, err
 	}
 	h := *s.first
 	s.first = nil
 	if h.err != nil {
 		if answered(h.err) {
-			return pubsub.Heard{Refusal: []byte(h.err.Error())}, nil
+			return bus.Heard{Refusal: []byte(h.err.Error())}, nil
 		}
-		return pubsub.Heard{}, h.err
+		return bus.Heard{}, h.err
 	}
 	var p resp.Published
 	switch m := h.m.(type) {
@@ -194,10 +194,10 @@ func (s *subscriber) Read() (pubsub.Heard, error) {
 	case *redis.Message:
 		p = resp.Published{Message: true, Channel: []byte(m.Channel), Payload: []byte(m.Payload)}
 	}
-	return pubsub.Heard{Published: p, Size: len(p.Channel) + len(p.Payload)}, nil
+	return bus.Heard{Published: p, Size: len(p.Channel) + len(p.Payload)}, nil
 }
 
-// Buffered implements pubsub.Conn.
+// Buffered implements bus.Conn.
 func (s *subscriber) Buffered() int {
 	if s.first == nil {
 		return 0
@@ -205,7 +205,7 @@ func (s *subscriber) Buffered() int {
 	return 1
 }
 
-// SetDeadline implements pubsub.Conn.
+// SetDeadline implements bus.Conn.
 func (s *subscriber) SetDeadline(t time.Time) {
 	s.mu.Lock()
 	s.deadline = t
@@ -216,7 +216,7 @@ func (s *subscriber) SetDeadline(t time.Time) {
 	}
 }
 
-// Close implements pubsub.Conn.
+// Close implements bus.Conn.
 func (s *subscriber) Close() error {
 	s.mu.Lock()
 	if !s.closed {

@@ -27,7 +27,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -73,7 +73,7 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{link: newLink(c), health: logthrottle.NewServers(c.Options().Addr), opened: &openings{}, missed: misses(c)}
+	s := &server{link: newLink(c), health: observe.NewServerHealth(c.Options().Addr), opened: &openings{}, missed: misses(c)}
 	c.AddHook(s.opened)
 	return &Tier{tier.New(s, c.Options().DB, tierError), s}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -35,7 +35,7 @@ type Tier struct {
 	space  remote.Space
 	schema string
 	names  *namespace
-	owner  *tracing.Owner // nil unless the Fleet is told of it
+	owner  *observe.Owner // nil unless the Fleet is told of it
 }
 
 // shared is the part that all views of a Tier share.
@@ -82,7 +82,7 @@ func (s *shared) view(space remote.Space) *Tier {
 	}
 	t := &Tier{shared: s, space: space, schema: strconv.FormatUint(space.Schema, 16), names: n}
 	if s.tells {
-		t.owner = tracing.OwnerOf(space.Name)
+		t.owner = observe.OwnerOf(space.Name)
 	}
 	return t
 }

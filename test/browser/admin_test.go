@@ -21,7 +21,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/redis"
@@ -177,7 +177,7 @@ func explains(t *testing.T, b *browser.Tab, s *stage) {
 	b.Type("#explain-key", "user:7"+kb.Enter)
 	b.Wait("document.querySelectorAll('.instance').length === 2")
 	for _, c := range s.users {
-		b.WaitText("#explained", inside.Parts(c.Inside()).Panel().Info().Instance)
+		b.WaitText("#explained", transfer.Parts(c.Inside()).Panel().Info().Instance)
 	}
 	b.WaitText("#explained", "here")
 	b.Click("#hot button.link")

@@ -7,8 +7,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/observe/panel"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // NewKey returns the key of a greeting. The error names the parameter that cannot be used.
@@ -136,25 +136,25 @@ func (w Watched) Stats() strata.Stats {
 
 // Inside returns the rest of the cache. It follows restarts, too.
 func (w Watched) Inside() strata.Inside {
-	return strata.Inside(inside.New(following{w.service}, nil))
+	return strata.Inside(transfer.NewParts(following{w.service}, nil))
 }
 
 // Tune changes options of the present cache.
 func (w Watched) Tune(t strata.Tuning) error { return w.service.layered.Load().cache.Tune(t) }
 
-// following is the panel.Panel of the present cache at the time of each call.
+// following is the observe.Panel of the present cache at the time of each call.
 type following struct{ service *Service }
 
-func (f following) panel() panel.Panel {
-	return inside.Parts(f.service.layered.Load().cache.Inside()).Panel()
+func (f following) panel() observe.Panel {
+	return transfer.Parts(f.service.layered.Load().cache.Inside()).Panel()
 }
-func (f following) Info() panel.Info              { return f.panel().Info() }
-func (f following) Settings() []panel.Setting     { return f.panel().Settings() }
-func (f following) Watch()                        { f.panel().Watch() }
-func (f following) Hot() panel.Hot                { return f.panel().Hot() }
-func (f following) Events(n uint64) []panel.Event { return f.panel().Events(n) }
+func (f following) Info() observe.Info              { return f.panel().Info() }
+func (f following) Settings() []observe.Setting     { return f.panel().Settings() }
+func (f following) Watch()                          { f.panel().Watch() }
+func (f following) Hot() observe.Hot                { return f.panel().Hot() }
+func (f following) Events(n uint64) []observe.Event { return f.panel().Events(n) }
 
-func (f following) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
+func (f following) Explain(ctx context.Context, key string) ([]observe.Explanation, error) {
 	return f.panel().Explain(ctx, key)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 const (
@@ -231,7 +231,7 @@ func (s *Stage) restart(ctx context.Context, args []string) (string, error) {
 	if hello.Start(args[1]) == hello.Cold {
 		return "Instance " + name + " has restarted with an empty memory.", nil
 	}
-	return fmt.Sprintf("Instance %s has restarted with %d greetings, by %s, in %v.", name, r.Warm(), args[1], histogram.Round(r.Took)), nil
+	return fmt.Sprintf("Instance %s has restarted with %d greetings, by %s, in %v.", name, r.Warm(), args[1], observe.RoundDuration(r.Took)), nil
 }
 
 // changeFill fills the memory with reports, or drops them.

@@ -5,8 +5,7 @@ package explain
 import (
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/events"
-	"github.com/strata-cache/strata/internal/observe/panel"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Key is the state of one key on one instance.
@@ -57,9 +56,9 @@ const (
 )
 
 // Panel is the state of the key for package admin.
-func (k *Key) Panel() panel.Explanation {
-	e := panel.Explanation{
-		Verdict: events.Line(k.Verdict(), maxText), L2Size: k.L2.Size, Loading: k.Loading, Waiters: k.Waiters,
+func (k *Key) Panel() observe.Explanation {
+	e := observe.Explanation{
+		Verdict: observe.OneLine(k.Verdict(), maxText), L2Size: k.L2.Size, Loading: k.Loading, Waiters: k.Waiters,
 		Failures: k.Failures, RetryIn: k.RetryIn,
 	}
 	e.L1, e.L1Fresh = k.L1.state()
@@ -69,15 +68,15 @@ func (k *Key) Panel() panel.Explanation {
 		tags = k.L2.Tags
 	}
 	for _, t := range tags[:min(len(tags), maxTags)] {
-		e.Tags = append(e.Tags, events.Line(t, panel.MaxKey))
+		e.Tags = append(e.Tags, observe.OneLine(t, observe.MaxKey))
 	}
 	if k.Err != nil {
-		e.Err = events.Line(k.Err.Error(), maxText)
+		e.Err = observe.OneLine(k.Err.Error(), maxText)
 	}
 	return e
 }
 
-// state is the state of the entry as a panel.Explanation names it.
+// state is the state of the entry as a observe.Explanation names it.
 func (e *Entry) state() (state string, fresh time.Duration) {
 	switch {
 	case !e.Used:

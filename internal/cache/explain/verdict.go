@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Verdict returns a sentence about the result of a GetOrLoad of key now. The cases
@@ -23,7 +23,7 @@ func (k *Key) Verdict() string {
 	case k.L1.Served:
 		return "L1 answers with a stale value, which is refreshed in the background."
 	case k.L1.Fallback && k.RetryIn > 0:
-		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", histogram.Round(k.RetryIn))
+		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", observe.RoundDuration(k.RetryIn))
 	case k.Loading:
 		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", k.Waiters)
 	}
@@ -33,9 +33,9 @@ func (k *Key) Verdict() string {
 	case stop:
 		return past
 	case k.RetryIn > 0 && k.L2.Used && !k.Pending && !k.LeftAlone && k.L2.Fallback:
-		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", histogram.Round(k.RetryIn))
+		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", observe.RoundDuration(k.RetryIn))
 	case k.RetryIn > 0:
-		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, histogram.Round(k.RetryIn))
+		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, observe.RoundDuration(k.RetryIn))
 	}
 	return past + k.ofLoad()
 }
@@ -74,7 +74,7 @@ func (k *Key) ofTier() (sentence string, stop bool) {
 // ofLoad returns a sentence about a load that nothing prevents.
 func (k *Key) ofLoad() string {
 	if k.Hold > 0 {
-		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", histogram.Round(k.Hold))
+		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", observe.RoundDuration(k.Hold))
 	}
 	if p := &k.L2; p.Used && !k.Pending && !k.LeftAlone && !p.Silent && !k.StoringStopped {
 		return "The Loader runs, unless another instance is loading the key."
@@ -87,7 +87,7 @@ func lasting(d time.Duration) string {
 	if d == math.MaxInt64 {
 		return ""
 	}
-	return fmt.Sprintf(" for another %v", histogram.Round(d))
+	return fmt.Sprintf(" for another %v", observe.RoundDuration(d))
 }
 
 func (k *Key) degradedNote() string {

@@ -14,7 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata/internal/cache/evict"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // shardEntries is the least number of entries per shard. With fewer, splitting
@@ -123,7 +123,7 @@ type tally struct {
 	poke   atomic.Pointer[func()] // see Ward.Guarded
 	shed   debt                   // what the guard's debts have evicted, in all
 	panics atomic.Uint64          // of Config.Notify
-	ages   histogram.Durations    // of entries that left to make room
+	ages   observe.Durations      // of entries that left to make room
 	// dividing is held while entries are moved between shards.
 	dividing sync.Mutex
 }
@@ -466,7 +466,7 @@ func (c *core) Bounds() (entries, weight int64) {
 
 // Ages is a histogram of the times between the store of a value and its eviction, for one in 64 of
 // the evicted entries.
-func (c *core) Ages() *histogram.Durations { return &c.ages }
+func (c *core) Ages() *observe.Durations { return &c.ages }
 
 // Stats returns the counts. They are read one after the other, not at one
 // instant.

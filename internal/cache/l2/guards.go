@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/cache/limit"
-	states "github.com/strata-cache/strata/internal/observe/logthrottle"
+	states "github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -21,10 +21,10 @@ type guard struct {
 	server  string         // empty if the tier has one
 	all     *limit.Breaker // for all operations
 	stores  *limit.Breaker // for leases and stores
-	silent  states.Record  // the server does not answer
-	refuses [operations]states.Record
-	broken  states.Record // the breaker is open
-	full    states.Record // nothing is stored on it
+	silent  states.Health  // the server does not answer
+	refuses [operations]states.Health
+	broken  states.Health // the breaker is open
+	full    states.Health // nothing is stored on it
 	// refusing: the last failed store was refused. Else it got no answer.
 	refusing atomic.Bool
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/limit"
-	states "github.com/strata-cache/strata/internal/observe/logthrottle"
+	states "github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -126,7 +126,7 @@ var kinds = [operations]string{"reads", "stores", "drops"}
 // begins writes a line about a server that has entered a state, by the record of this
 // cache. The line is an event of the cache if the state is news to it, and in the log if
 // no cache has written it there.
-func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...any) {
+func (s *Store) begins(g *guard, r *states.Health, state, text string, more ...any) {
 	news := r.Failed(s.o.Now())
 	if !r.Bad() {
 		return
@@ -215,7 +215,7 @@ func (s *Store) reportStore(g *guard, err error, probe bool) {
 }
 
 // logBreaker logs that b has opened or closed.
-func (s *Store) logBreaker(g *guard, b *limit.Breaker, r *states.Record, err error, state, opened, closed string) {
+func (s *Store) logBreaker(g *guard, b *limit.Breaker, r *states.Health, err error, state, opened, closed string) {
 	switch isOpen := open(b); {
 	case isOpen && err != nil:
 		s.begins(g, r, state, opened, slog.Any("error", err))

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -53,9 +53,9 @@ func (r Result) String() string { return [Results]string{"ok", "error", "timeout
 
 // Meter has the durations of all operations on the tier and the sizes of values.
 type Meter struct {
-	Took [Operations][Results]histogram.Durations
+	Took [Operations][Results]observe.Durations
 	// Read and Written are the sizes of values on their way from and to the tier.
-	Read, Written histogram.Sizes
+	Read, Written observe.Sizes
 
 	bulk  bulk
 	worth worth

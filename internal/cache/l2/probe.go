@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // The pauses between attempts to probe the tier.
@@ -41,7 +41,7 @@ func (s *Store) Probe(ctx context.Context) {
 }
 
 func (s *Store) probe(ctx context.Context) (warnings []string, err error) {
-	ctx, cancel := s.Bound(tracing.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
+	ctx, cancel := s.Bound(observe.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
 	defer cancel()
 	return s.can.probe.Probe(ctx)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/cache/retry"
-	states "github.com/strata-cache/strata/internal/observe/logthrottle"
+	states "github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -158,9 +158,9 @@ func (s *Store) bind(t remote.Tier) {
 
 // know finds the health of the servers that the caches of the client share, and their names.
 func (s *Store) know() {
-	servers := states.NewServers()
+	servers := states.NewServerHealth()
 	if known, ok := remote.As[interface{ Health() any }](s.tier); ok {
-		servers = states.Of(known)
+		servers = states.ServerHealthOf(known)
 	}
 	s.health.log, s.health.server = servers.Join(s.o.Name), servers.Name()
 	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.health.server == "" {

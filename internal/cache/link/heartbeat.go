@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/ledger"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -55,7 +55,7 @@ func (l *Link) heartbeat(ctx context.Context, connected bool) {
 // echoes measures how late messages are: the times that heartbeats of this instance take
 // from Publish until they arrive here, by one clock.
 type echoes struct {
-	echo histogram.Durations
+	echo observe.Durations
 	mine sync.Mutex // guards below
 	// count numbers the heartbeats from 1, sent has the times of the last ones; 0 for a
 	// heartbeat after its return.

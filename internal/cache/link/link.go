@@ -18,8 +18,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/ledger"
-	"github.com/strata-cache/strata/internal/observe/histogram"
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -130,8 +129,8 @@ type Link struct {
 
 // told says which states of the bus are events of this cache, and in the log.
 type told struct {
-	health logthrottle.Record
-	log    *logthrottle.Member // for all caches on the bus
+	health observe.Health
+	log    *observe.Member // for all caches on the bus
 }
 
 // counters count from the start of the link.
@@ -146,7 +145,7 @@ type counters struct {
 
 // Start begins to follow the bus.
 func Start(o Options) *Link {
-	l := &Link{o: o, woken: make(chan struct{}, 1), told: told{log: logthrottle.Of(o.Bus).Join(o.Name)}}
+	l := &Link{o: o, woken: make(chan struct{}, 1), told: told{log: observe.ServerHealthOf(o.Bus).Join(o.Name)}}
 	if c, ok := o.Bus.(remote.Checker); ok {
 		l.checks = c.Checks()
 	}
@@ -232,7 +231,7 @@ func (l *Link) Silence() time.Duration {
 }
 
 // Echo has the times that heartbeats of this instance took to come back; nil for a nil Link.
-func (l *Link) Echo() *histogram.Durations {
+func (l *Link) Echo() *observe.Durations {
 	if l == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/internal/cache/link"
-	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -605,7 +605,7 @@ func TestLinesAboutTheBusCarryTheirCauseAndAreFew(t *testing.T) {
 		bus := stratatest.NewBus()
 		said := &saying{Bus: bus.Connect(), err: errors.New("connection reset")}
 		e := start(t, newTier(bus), bus, func(o *link.Options) {
-			o.Bus, o.Logger = said, slog.New(new(events.Journal).Handler(slog.NewTextHandler(&log, nil)))
+			o.Bus, o.Logger = said, slog.New(new(observe.Journal).Handler(slog.NewTextHandler(&log, nil)))
 		})
 		for range 630 { // 63 s
 			said.f(remote.Event{State: remote.Gap, Err: said.err})

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/lifetime"
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 const (
@@ -75,14 +75,14 @@ type Origin struct {
 	slow       state
 	nextSingle int64 // when a single failure may be logged
 
-	panics logthrottle.Limit
+	panics observe.LogLimit
 }
 
 // state is one of the two states.
 type state struct {
 	bad   bool
 	since int64 // while bad
-	lines logthrottle.Lines
+	lines observe.LogLines
 }
 
 // begin makes the state bad since a time, unless it is bad.
@@ -93,15 +93,15 @@ func (s *state) begin(since int64) {
 }
 
 // news is the line about a state that may be bad.
-func (s *state) news(now int64) logthrottle.Line {
+func (s *state) news(now int64) observe.LogLine {
 	if !s.bad {
-		return logthrottle.Nothing
+		return observe.Nothing
 	}
 	return s.lines.Next(true, now)
 }
 
 // over reports whether the log has to say that the state has ended.
-func (s *state) over(now int64) bool { return !s.bad && s.lines.Next(false, now) == logthrottle.Ends }
+func (s *state) over(now int64) bool { return !s.bad && s.lines.Next(false, now) == observe.Ends }
 
 // lasts returns the time for which the state has been bad; 0 if it is not bad.
 func (s *state) lasts(now int64) time.Duration {
@@ -239,17 +239,17 @@ func (g *Origin) Failed(now int64, took time.Duration, key any, err error) {
 	said, since := g.fails.news(now), g.fails.lasts(now)
 	// A failure while others succeed gets a line of its own, seldom: it is one key's trouble, not
 	// the origin's.
-	one := said == logthrottle.Nothing && !g.fails.bad && now >= g.nextSingle
-	if one || said != logthrottle.Nothing {
+	one := said == observe.Nothing && !g.fails.bad && now >= g.nextSingle
+	if one || said != observe.Nothing {
 		g.nextSingle = now + int64(single)
 	}
 	g.mu.Unlock()
 	switch {
 	case one:
 		g.o.Logger.Warn("strata: a load has failed", g.About(key, slog.Any("error", err))...)
-	case said == logthrottle.Begins:
+	case said == observe.Begins:
 		g.o.Logger.Warn("strata: loads fail", g.About(key, slog.Any("error", err))...)
-	case said == logthrottle.Lasts:
+	case said == observe.Lasts:
 		g.o.Logger.Warn("strata: loads still fail", g.About(key, slog.Duration("for", since.Round(time.Second)), slog.Any("error", err))...)
 	}
 }
@@ -277,9 +277,9 @@ func (g *Origin) overlong(now, begun int64) {
 	said, since := g.slow.news(now), g.slow.lasts(now)
 	g.mu.Unlock()
 	switch said {
-	case logthrottle.Begins:
+	case observe.Begins:
 		g.o.Logger.Warn("strata: loads are slow", g.About(nil, slog.Duration("longer_than", g.long))...)
-	case logthrottle.Lasts:
+	case observe.Lasts:
 		g.o.Logger.Warn("strata: loads are still slow", g.About(nil, slog.Duration("longer_than", g.long), slog.Duration("for", since.Round(time.Second)))...)
 	}
 }

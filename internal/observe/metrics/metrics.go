@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Kind is the type of a family.
@@ -82,7 +82,7 @@ type Source interface {
 // Cache reads the numbers of one cache.
 type Cache struct {
 	source Source
-	misses histogram.Disjoint
+	misses observe.Disjoint
 }
 
 // Reading is the result of one look at a cache.

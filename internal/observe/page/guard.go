@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Limits of requests. maxTarget is the greatest length of a path with its query.
@@ -49,7 +49,7 @@ type Options struct {
 // are a GET, HEAD or POST, and do not come from another site. It reads the body of a POST,
 // within a bound of length and of time, and sets the headers of every answer.
 func Guard(next http.Handler, o Options) http.Handler {
-	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout, tell: callback.NewRunner()}
+	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout, tell: observe.NewRunner()}
 }
 
 type guard struct {
@@ -57,7 +57,7 @@ type guard struct {
 	o       Options
 	door    *Door
 	told    atomic.Bool
-	tell    *callback.Runner
+	tell    *observe.Runner
 	csrf    http.CrossOriginProtection
 	timeout time.Duration
 }

@@ -26,9 +26,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/pubsub"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -59,7 +58,7 @@ type Config struct {
 	Channel func(name string) string
 	// Subscribe begins a subscription to one channel; others join it later. In
 	// a cluster it goes to the server of key's slot.
-	Subscribe func(ctx context.Context, key, channel string) (*pubsub.Subscription, error)
+	Subscribe func(ctx context.Context, key, channel string) (*Subscription, error)
 	// Prove publishes a message by [Prove], with its text.
 	Prove func(ctx context.Context, key, channel, text string) error
 	// Fresh, if set, is Prove over a connection opened for it. Astray is called if
@@ -86,7 +85,7 @@ type life struct {
 	o      Config
 	key    string // the first channel with a follower
 	echo   string // the bus's own channel
-	sub    *pubsub.Subscription
+	sub    *Subscription
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
 	woken  chan struct{} // holds one
@@ -173,7 +172,7 @@ func begin(o Config, key string) (*life, error) {
 		o: o, key: key, echo: o.Channel("~" + layout.Hex(rand.Uint64())),
 		woken: make(chan struct{}, 1), followers: map[string][]*follower{},
 	}
-	ctx, cancel := context.WithCancel(tracing.Upkeep(context.Background()))
+	ctx, cancel := context.WithCancel(observe.Upkeep(context.Background()))
 	sub, err := o.Subscribe(ctx, key, l.echo)
 	if err != nil {
 		cancel()
@@ -225,11 +224,11 @@ func (l *life) deliver(ctx context.Context) {
 			return
 		}
 		switch {
-		case e.Kind == pubsub.Gap:
+		case e.Kind == Gap:
 			l.lost(e.Err)
-		case e.Kind == pubsub.Subscribed && e.Channel == "":
+		case e.Kind == Subscribed && e.Channel == "":
 			l.begun()
-		case e.Kind == pubsub.Subscribed:
+		case e.Kind == Subscribed:
 			l.acknowledged(e.Channel)
 		case e.Channel == l.echo:
 			l.proved(string(e.Payload) == fresh)

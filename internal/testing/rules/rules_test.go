@@ -22,7 +22,7 @@ import (
 // exceptions are findings that a rule permits: "rule: path" or "rule: path: name", in
 // the words of the rule, with the reason. Keep the list short.
 var exceptions = map[string]string{ // read-only
-	"no internal names in public declarations: .: Inside":     "it has no fields and methods: packages of this module convert it to an inside.Parts, and programs only pass it on",
+	"no internal names in public declarations: .: Inside":     "it has no fields and methods: packages of this module convert it to a transfer.Parts, and programs only pass it on",
 	"no internal names in public declarations: memory: Guard": "it has no fields that programs see: package strata converts it to a guard.Guard",
 	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/wire and the rooms of internal/redis",
 }
@@ -30,16 +30,16 @@ var exceptions = map[string]string{ // read-only
 // goroutines names every file that may start goroutines, and their owner: the owner's
 // Close or end waits for them. Tests, and the modules bench and test, need no entry.
 var goroutines = map[string]string{ // read-only
-	"internal/observe/callback/callback.go": "callback.Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
-	"snapshot/warm.go":                      "reading.end, which waits for it",
-	"internal/cache/flight/group.go":        "flight.Group: Close waits for running loads",
-	"contrib/goredis/link.go":               "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
-	"stratatest/bus.go":                     "stratatest.Bus: stop waits for the follower's goroutine",
-	"internal/wire/pool/open.go":            "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
-	"internal/testing/servers/process.go":   "servers.Process: Kill waits until the process has ended",
-	"cmd/strata/hello/restart.go":           "warmByTransfer receives from the server before it returns",
-	"cmd/strata/snapshotcmd/source.go":      "a read of the standard input has no other end than that of the process",
-	"cmd/strata/demo.go":                    "demoCommand.serve receives from the server before it returns",
+	"internal/observe/callback.go":        "Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
+	"snapshot/warm.go":                    "reading.end, which waits for it",
+	"internal/cache/flight/group.go":      "flight.Group: Close waits for running loads",
+	"contrib/goredis/link.go":             "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
+	"stratatest/bus.go":                   "stratatest.Bus: stop waits for the follower's goroutine",
+	"internal/wire/pool/open.go":          "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
+	"internal/testing/servers/process.go": "servers.Process: Kill waits until the process has ended",
+	"cmd/strata/hello/restart.go":         "warmByTransfer receives from the server before it returns",
+	"cmd/strata/snapshotcmd/source.go":    "a read of the standard input has no other end than that of the process",
+	"cmd/strata/demo.go":                  "demoCommand.serve receives from the server before it returns",
 }
 
 // Size limits. A file, function or package that outgrows its limit wants to be

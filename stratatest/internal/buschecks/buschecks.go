@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // Fixture is a stratatest.BusFixture.
@@ -224,7 +223,7 @@ func checkOrder(v *view) {
 // checkUnchanged: all fields arrive as they were, also the largest numbers and any bytes of keys.
 func checkUnchanged(v *view) {
 	e := Follow(v, v.Bus, v.name)
-	for i, key := range hostile.Keys() {
+	for i, key := range HostileKeys() {
 		most := ^uint64(0) - uint64(i)
 		m := remote.Message{
 			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest/internal/buschecks"
-	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // AnnouncerFixture is a tier with the bus on which it announces its drops.
@@ -77,7 +76,7 @@ func checkDropIsAnnounced(v *announceView) {
 	v.hears(remote.Expired, "soft")
 	v.drop(remote.Drop{Key: "token", Token: long, Hold: long})
 	v.hears(remote.Dropped, "token")
-	for _, key := range hostile.Keys() {
+	for _, key := range buschecks.HostileKeys() {
 		v.drop(remote.Drop{Key: key})
 		v.hears(remote.Dropped, key)
 	}
@@ -330,7 +329,7 @@ func checkTagDropsAreAnnounced(v *announceView) {
 	expect(remote.TagDropped, "a")
 	v.dropTags(true, "a", "b")
 	expect(remote.TagExpired, "a", "b")
-	for _, tag := range hostile.Keys() {
+	for _, tag := range buschecks.HostileKeys() {
 		v.dropTags(false, tag)
 		expect(remote.TagDropped, tag)
 	}

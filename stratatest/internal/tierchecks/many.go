@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/hostile"
+	"github.com/strata-cache/strata/stratatest/internal/buschecks"
 )
 
 // manyChecks are the promises about leases for many keys at once.
@@ -109,7 +109,7 @@ func checkMany(v *view) {
 
 // checkManyLineUp: each lease is good for the key at its index, and for no other.
 func checkManyLineUp(v *view) {
-	keys := hostile.Keys()
+	keys := buschecks.HostileKeys()
 	_, leases := v.acquireMany(long, keys...)
 	others := append(slices.Clone(leases[1:]), leases[0])
 	if refused := v.putMany(keys, others); len(refused) != len(keys) {

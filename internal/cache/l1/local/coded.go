@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Coded are values as bytes, in a store without pointers. Every entry that it returns is made for
@@ -36,7 +36,7 @@ type Coded[K comparable, V any] struct {
 	closed atomic.Bool
 	sample atomic.Pointer[func(K, uint64)]
 	hits   atomic.Uint64 // that sample has not seen, too
-	ages   histogram.Durations
+	ages   observe.Durations
 
 	mu     sync.Mutex
 	gone   []Removal[K, V] // not told yet
@@ -387,7 +387,7 @@ func (s *Coded[K, V]) Len() int { return s.store.Len() }
 func (s *Coded[K, V]) Bounds() (entries, weight int64) { return 0, s.store.Budget() }
 
 // Ages is empty: an entry has no time of its store.
-func (s *Coded[K, V]) Ages() *histogram.Durations { return &s.ages }
+func (s *Coded[K, V]) Ages() *observe.Durations { return &s.ages }
 
 // Stats returns the counts.
 func (s *Coded[K, V]) Stats() l1.Stats {

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1"
-	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Values keeps the entries that have a value: as Go values, see [Plain], or as bytes, see [Coded].
@@ -53,7 +53,7 @@ type Values[K comparable, V any] interface {
 	Now() int64
 	Len() int
 	Bounds() (entries, weight int64)
-	Ages() *histogram.Durations
+	Ages() *observe.Durations
 	Stats() l1.Stats
 	// Undecoded returns the number of values that could not be decoded.
 	Undecoded() uint64

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/logthrottle"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -20,7 +20,7 @@ import (
 // known is a tier, and knownBus a bus, of a client with a name.
 type known struct {
 	remote.Tier
-	servers *logthrottle.Servers
+	servers *observe.ServerHealth
 }
 
 func (k known) Health() any                        { return k.servers }
@@ -29,7 +29,7 @@ func (k known) Wrap(inner remote.Tier) remote.Tier { return known{inner, k.serve
 
 type knownBus struct {
 	remote.Bus
-	servers *logthrottle.Servers
+	servers *observe.ServerHealth
 }
 
 func (k knownBus) Health() any { return k.servers }
@@ -38,7 +38,7 @@ func (k knownBus) Health() any { return k.servers }
 func trio(t *testing.T, p *lab.Patient, log *lab.LogText) (caches []*strata.Cache[string, int64], hear func(bool)) {
 	t.Helper()
 	s := lab.NewShared()
-	servers := logthrottle.NewServers("10.0.0.1:6379")
+	servers := observe.NewServerHealth("10.0.0.1:6379")
 	buses := []*stratatest.Bus{}
 	for _, name := range []string{"users", "orders", "prices"} {
 		bus := s.Bus.Connect()
@@ -86,7 +86,7 @@ func TestHealthOfAServerIsLoggedOnceForAllCachesOfAClient(t *testing.T) {
 				t.Errorf("cache %d: %+v", i, c.Stats().Parts)
 			}
 			said := ""
-			for _, e := range inside.Parts(c.Inside()).Panel().Events(0) {
+			for _, e := range transfer.Parts(c.Inside()).Panel().Events(0) {
 				said += e.Text + "\n"
 			}
 			if !strings.Contains(said, "circuit breaker of L2 is open server=10.0.0.1:6379") || !strings.Contains(said, "bus is silent server=10.0.0.1:6379 error=the circuit breaker of L2 is open") {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
@@ -162,7 +162,7 @@ var walks = map[string]func(t *testing.T, c *strata.Cache[string, int64], seen f
 		}
 	},
 	"snapshot": func(t *testing.T, c *strata.Cache[string, int64], seen func(key, value string)) {
-		d, err := inside.Parts(c.Inside()).Source().Dump(t.Context(), 0, 1)
+		d, err := transfer.Parts(c.Inside()).Source().Dump(t.Context(), 0, 1)
 		lab.Must(t, err)
 		defer d.Close()
 		for e, value := range d.Entries() {

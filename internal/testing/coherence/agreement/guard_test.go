@@ -11,7 +11,6 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/memory"
@@ -79,7 +78,7 @@ func TestGuardThatComesDuringASnapshotLeavesOutEvictedEntriesAlone(t *testing.T)
 	for i := range keys {
 		lab.Must(t, giver.Set(t.Context(), strconv.Itoa(i), int64(i)))
 	}
-	d, err := inside.Parts(giver.Inside()).Source().Dump(t.Context(), 0, 1)
+	d, err := transfer.Parts(giver.Inside()).Source().Dump(t.Context(), 0, 1)
 	lab.Must(t, err)
 	defer d.Close()
 	given, all := map[string]bool{}, []format.Entry(nil)

@@ -11,7 +11,6 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/stratatest"
@@ -192,7 +191,7 @@ func TestSharesOfADumpAreDisjointAndTheWhole(t *testing.T) {
 func TestDropsOfACacheWithoutABusAreGivenAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := plainCache(t)
-		d, err := inside.Parts(c.Inside()).Source().Dump(t.Context(), 0, 1)
+		d, err := transfer.Parts(c.Inside()).Source().Dump(t.Context(), 0, 1)
 		lab.Must(t, err)
 		defer d.Close()
 		lab.Must(t, c.Invalidate(t.Context(), "a"))

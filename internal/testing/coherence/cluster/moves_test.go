@@ -7,7 +7,6 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -45,7 +44,7 @@ func (m *member) stepMoves(ctx context.Context, d *dice) bool {
 // this one has begun to take them in.
 func (m *member) pull(d *dice) {
 	from := m.s.members[d.intn(len(m.s.members))]
-	in, err := inside.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
+	in, err := transfer.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return
@@ -62,7 +61,7 @@ func (m *member) loadFile(d *dice) {
 	began := time.Now()
 	file := from.giveAway(d)
 	d.sometimes()
-	in, err := inside.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
+	in, err := transfer.Parts(m.cache.Inside()).Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return
@@ -87,8 +86,8 @@ type given struct {
 
 // giveAway collects the entries of the instance, in some time.
 func (m *member) giveAway(d *dice) (g given) {
-	_, g.format = inside.Parts(m.cache.Inside()).Source().Format()
-	out, err := inside.Parts(m.cache.Inside()).Source().Dump(m.s.t.Context(), 0, 1)
+	_, g.format = transfer.Parts(m.cache.Inside()).Source().Format()
+	out, err := transfer.Parts(m.cache.Inside()).Source().Dump(m.s.t.Context(), 0, 1)
 	if err != nil {
 		m.s.t.Errorf("seed %d: Dump: %v", m.s.seed, err)
 		return given{}
@@ -109,7 +108,7 @@ func (m *member) giveAway(d *dice) (g given) {
 
 // takeIn takes in entries. Their collection began at the time began.
 func (m *member) takeIn(d *dice, in transfer.Restore, g given, began time.Time) {
-	if _, format := inside.Parts(m.cache.Inside()).Source().Format(); format != g.format {
+	if _, format := transfer.Parts(m.cache.Inside()).Source().Format(); format != g.format {
 		return // another version of the program
 	}
 	suspect := in.Cover(m.s.t.Context(), g.position)

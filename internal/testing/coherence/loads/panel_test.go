@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/observe/panel"
-	"github.com/strata-cache/strata/internal/snapshot/inside"
+	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
@@ -24,12 +24,12 @@ func TestKeyIsExplainedOnEveryInstance(t *testing.T) {
 		a, b, c := lab.Instance[string, int64](t, s), lab.Instance[string, int64](t, s), lab.Instance[string, int64](t, s)
 		lab.MustGet(t, a, "k", lab.PlainLoad)
 		lab.MustGet(t, b, "k", lab.PlainLoad)
-		all, err := inside.Parts(a.Inside()).Panel().Explain(t.Context(), "k")
+		all, err := transfer.Parts(a.Inside()).Panel().Explain(t.Context(), "k")
 		if err != nil || len(all) != 3 {
 			t.Fatalf("%d answers, %v", len(all), err)
 		}
 		want := map[string]string{
-			inside.Parts(a.Inside()).Panel().Info().Instance: "fresh", inside.Parts(b.Inside()).Panel().Info().Instance: "fresh", inside.Parts(c.Inside()).Panel().Info().Instance: "absent",
+			transfer.Parts(a.Inside()).Panel().Info().Instance: "fresh", transfer.Parts(b.Inside()).Panel().Info().Instance: "fresh", transfer.Parts(c.Inside()).Panel().Info().Instance: "absent",
 		}
 		for i, e := range all {
 			if e.L1 != want[e.Instance] || e.L2 != "fresh" || !e.Answered || e.Here != (i == 0) || e.L2Fresh != time.Minute || e.L2Size == 0 {
@@ -37,7 +37,7 @@ func TestKeyIsExplainedOnEveryInstance(t *testing.T) {
 			}
 		}
 		c.Close(context.Background())
-		if all, err = inside.Parts(a.Inside()).Panel().Explain(t.Context(), "k"); err != nil || len(all) != 2 || !all[1].Answered {
+		if all, err = transfer.Parts(a.Inside()).Panel().Explain(t.Context(), "k"); err != nil || len(all) != 2 || !all[1].Answered {
 			t.Errorf("after an instance has closed: %+v, %v", all, err)
 		}
 		if n := b.Stats().Invalidations + b.Stats().Heard; n != 0 {
@@ -50,11 +50,11 @@ func TestPanelOfACacheWithoutTextKeysRefusesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type pair struct{ a, b int }
 		c := lab.NewCache[pair, int](t)
-		p := inside.Parts(c.Inside()).Panel()
-		if _, err := p.Explain(t.Context(), "k"); !errors.Is(err, panel.ErrNoText) {
+		p := transfer.Parts(c.Inside()).Panel()
+		if _, err := p.Explain(t.Context(), "k"); !errors.Is(err, observe.ErrNoText) {
 			t.Errorf("Explain: %v", err)
 		}
-		if err := p.Invalidate(t.Context(), "k", true); !errors.Is(err, panel.ErrNoText) || p.Info().TextKeys {
+		if err := p.Invalidate(t.Context(), "k", true); !errors.Is(err, observe.ErrNoText) || p.Info().TextKeys {
 			t.Errorf("Invalidate: %v", err)
 		}
 		_, _ = c.GetOrLoad(t.Context(), pair{1, 2}, func(context.Context, pair) (int, error) { return 1, nil })
@@ -66,7 +66,7 @@ func TestPanelParsesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache[int64, int](t)
 		_ = c.Set(t.Context(), 42, 1)
-		p := inside.Parts(c.Inside()).Panel()
+		p := transfer.Parts(c.Inside()).Panel()
 		if err := p.Invalidate(t.Context(), "x\x1b", false); err == nil || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("a text that is no key: %v", err)
 		}
@@ -83,7 +83,7 @@ func TestHottestKeysAreFoundWhileTheyAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.ShowKeys = true })
 		slow := &lab.Origin{Takes: time.Second}
-		p := inside.Parts(c.Inside()).Panel()
+		p := transfer.Parts(c.Inside()).Panel()
 		if h := p.Hot(); len(h.ByReads)+len(h.ByLoadTime) != 0 {
 			t.Fatalf("keys before any read: %+v", h)
 		}
@@ -114,7 +114,7 @@ func TestHottestKeysAreFoundWhileTheyAreAskedFor(t *testing.T) {
 func TestKeysAreHashedWithoutShowKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache[string, int64](t)
-		p := inside.Parts(c.Inside()).Panel()
+		p := transfer.Parts(c.Inside()).Panel()
 		p.Hot()
 		lab.MustGet(t, c, "secret", lab.PlainLoad)
 		for range 1000 {
@@ -137,7 +137,7 @@ func TestEventsAreChangesOfStateAndInvalidations(t *testing.T) {
 		_, _ = a.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { return 0, errors.New("down") })
 		synctest.Wait()
 		text := func(c *strata.Cache[string, int64]) (all string) {
-			for _, e := range inside.Parts(c.Inside()).Panel().Events(0) {
+			for _, e := range transfer.Parts(c.Inside()).Panel().Events(0) {
 				all += e.Level + " " + e.Text + "\n"
 			}
 			return all
@@ -161,7 +161,7 @@ func TestSettingsHaveTheirDefaultsMarked(t *testing.T) {
 		})
 		lab.Tune(t, c, strata.Tuning{StaleOnError: new(time.Second), MaxEntries: new(int64(60))})
 		got := map[string]string{}
-		for _, s := range inside.Parts(c.Inside()).Panel().Settings() {
+		for _, s := range transfer.Parts(c.Inside()).Panel().Settings() {
 			got[s.Name] = s.Value
 			if s.Default {
 				got[s.Name] += " default"
@@ -187,7 +187,7 @@ func TestEveryOptionIsASettingOrHasAReason(t *testing.T) {
 		"Name": "is in Info", "Service": "is in Info", "IsNotFound": "is a function with a default", "Hooks": "says nothing",
 		"Remote.Key": "is in Info as TextKeys", "Remote.ParseKey": "is in Info as TextKeys",
 	}
-	for _, s := range inside.Parts(lab.NewCache[string, int64](t).Inside()).Panel().Settings() {
+	for _, s := range transfer.Parts(lab.NewCache[string, int64](t).Inside()).Panel().Settings() {
 		missing[s.Name] = "is there"
 	}
 	var look func(prefix string, of reflect.Type)
