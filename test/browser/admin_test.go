@@ -117,8 +117,10 @@ func (s *stage) traffic(t *testing.T) {
 	})
 }
 
-// do performs an action: a click at a button, and the answer to the question.
+// do performs an action: a click at a button, and the answer to the question. What earlier actions have left is
+// taken away first: the caller waits for the outcome of this one, which moves the page once more.
 func do(b *browser.Tab, button, verb string) {
+	browser.Eval[bool](b, "document.getElementById('outcomes').replaceChildren(), document.getElementById('tuned').replaceChildren(), true")
 	b.ClickUntil(button, fmt.Sprintf("((document.querySelector('dialog button[type=submit]') || {}).textContent || '').includes(%q)", verb))
 	b.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
 }
@@ -206,7 +208,6 @@ func drops(t *testing.T, b *browser.Tab, s *stage) {
 				b.Type(a.field, a.text)
 			}
 			before := s.users[0].Stats().Invalidations
-			browser.Eval[bool](b, "document.getElementById('outcomes').replaceChildren(), true")
 			do(b, a.button, a.verb)
 			b.WaitText("#outcomes", "Done.")
 			if got := b.Text("#outcomes"); !strings.Contains(got, "L2 has answered") || !strings.Contains(got, "bus is connected") {

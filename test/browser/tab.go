@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/strata-cache/strata/internal/testing/servers"
 )
@@ -175,12 +176,18 @@ func (b *Tab) Click(selector string) {
 }
 
 // ClickUntil clicks at an element until an expression is true. A page that moves, as its lists
-// grow, may have moved the element away under the pointer.
+// grow, may have moved the element away under the pointer: so each second attempt is made by the
+// keyboard, which finds the element wherever it is.
 func (b *Tab) ClickUntil(selector, expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); ; {
-		b.Click(selector)
-		for soon := time.Now().Add(patience / 6); time.Now().Before(soon); <-time.After(20 * time.Millisecond) {
+	for end, byKeys := time.Now().Add(patience), false; ; byKeys = !byKeys {
+		switch {
+		case !byKeys:
+			b.Click(selector)
+		case Eval[bool](b, fmt.Sprintf("(e => { if (e) e.focus(); return Boolean(e) && document.activeElement === e })(document.querySelector(%q))", selector)):
+			b.Press(kb.Enter)
+		}
+		for soon := time.Now().Add(patience / 12); time.Now().Before(soon); <-time.After(20 * time.Millisecond) {
 			if Eval[bool](b, "Boolean("+expression+")") {
 				return
 			}
