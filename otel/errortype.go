@@ -41,7 +41,7 @@ func typeOf(err error) string {
 	case errors.Is(err, strata.ErrKeyTooLong):
 		return "key_too_long"
 	}
-	// The type of a wrapper says nothing about what has failed.
+	// The type of a wrapper says nothing about the failure.
 	for wrappers[reflect.TypeOf(err).String()] {
 		inner := errors.Unwrap(err)
 		if inner == nil {

@@ -127,7 +127,7 @@ func (s *Stage) Do(ctx context.Context, text string) (said string, err error) {
 	if err != nil {
 		said = err.Error()
 	}
-	// A failed action is marked, too: it explains what the chart shows from here on.
+	// A failed action is marked, too: it explains the chart from here on.
 	s.mark(strings.Join(append([]string{a.name}, args...), " "), said)
 	return said, err
 }

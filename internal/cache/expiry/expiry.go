@@ -6,6 +6,12 @@
 // known to the engine; the other times are kept as Spans before that.
 package expiry
 
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
 // Flags of an entry, in the low bits of Lives.State.
 const (
 	// Closely makes every hit look at the entry more closely: a caller has expired it,
@@ -100,3 +106,178 @@ func (l *Lives) Stamp() uint64 { return l.State >> StampShift }
 
 // Restamp changes the stamp.
 func (l *Lives) Restamp(stamp uint64) { l.State = stamp<<StampShift | l.State&(1<<StampShift-1) }
+
+// Span is a duration of zero or more, in 32 bits: a number of 30 bits, and above it
+// the unit. Up to a second it is exact to the nanosecond, up to 17 minutes to the
+// microsecond, up to twelve days to the millisecond, beyond that to the second. The
+// longest is 34 years.
+type Span uint32
+
+// SpanBits is the number of bits of a Span below its unit, and SpanMask selects them.
+const (
+	SpanBits = 30
+	SpanMask = 1<<SpanBits - 1
+)
+
+// Units are the units of Spans in nanoseconds.
+var Units = [...]int64{1, 1e3, 1e6, 1e9} // read-only
+
+// SpanOf returns the longest Span up to ns nanoseconds; zero if ns is negative.
+func SpanOf(ns int64) Span {
+	// Written out, since a division by a variable takes ten times as long as one by a constant:
+	// 1 of 100 ns of a miss.
+	switch ns = max(ns, 0); {
+	case ns <= SpanMask:
+		return Span(ns)
+	case ns/1e3 <= SpanMask:
+		return 1<<SpanBits | Span(ns/1e3)
+	case ns/1e6 <= SpanMask:
+		return 2<<SpanBits | Span(ns/1e6)
+	case ns/1e9 <= SpanMask:
+		return 3<<SpanBits | Span(ns/1e9)
+	}
+	return ^Span(0)
+}
+
+// Length returns the length of s in nanoseconds.
+func (s Span) Length() int64 { return int64(s&SpanMask) * Units[s>>SpanBits] }
+
+// None is a window of [Own] without length.
+const None time.Duration = -1
+
+// Own are the lives that one value has instead of the lives in the cache's Options.
+// In each field zero stands for the Options, [None] for no time at all. An Own is not
+// changed once it is part of an entry.
+type Own struct {
+	// Revalidate and OnError are the two windows after the end of the TTL.
+	Revalidate, OnError time.Duration
+	// Memory is the longest life in L1.
+	Memory time.Duration
+}
+
+// Windows returns the windows of a value: the window of o, which may be nil, where it
+// has one, else the given window.
+func (o *Own) Windows(revalidate, onError time.Duration) (r, e time.Duration) {
+	if o == nil {
+		return revalidate, onError
+	}
+	return own(o.Revalidate, revalidate), own(o.OnError, onError)
+}
+
+// Longest returns the longest life in L1: d, or less. o may be nil.
+func (o *Own) Longest(d time.Duration) time.Duration {
+	if o == nil || o.Memory == 0 {
+		return d
+	}
+	return min(d, max(0, o.Memory))
+}
+
+// With returns o with the non-zero fields of other. Either may be nil; neither is
+// changed.
+func (o *Own) With(other *Own) *Own {
+	switch {
+	case o == nil:
+		return other
+	case other == nil:
+		return o
+	}
+	return &Own{
+		Revalidate: orElse(other.Revalidate, o.Revalidate),
+		OnError:    orElse(other.OnError, o.OnError),
+		Memory:     orElse(other.Memory, o.Memory),
+	}
+}
+
+// Equal reports whether the lives are the same. Either may be nil.
+func (o *Own) Equal(other *Own) bool {
+	return o == other || o != nil && other != nil && *o == *other
+}
+
+func own(d, otherwise time.Duration) time.Duration { return max(0, orElse(d, otherwise)) }
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Births tells when values were born. The birth of a value, from which its age is counted,
+// costs most entries no memory: it is the end of the entry's fresh life less the length of that life,
+// which is the TTL of the cache shortened by one of a few thousand steps of jitter. The entry
+// has the number of the step in the bits of HashMask, unless these have a hash. Other entries
+// have a record with their birth.
+type Births struct {
+	// TTL is the life of values in a cache, Jitter the share by which it is shortened at
+	// random. A TTL without an end is math.MaxInt64.
+	TTL    time.Duration
+	Jitter float64
+	// Hashed says that the bits of HashMask have hashes.
+	Hashed bool
+}
+
+const (
+	// jitterSteps is the number of lengths that Jitter makes of a TTL.
+	jitterSteps = 1 << 13
+	// stepShift is the place of the step in Lives.State, as HashMask has it.
+	stepShift = 3
+	// forever is a time or a life without an end.
+	forever = math.MaxInt64
+)
+
+// Jittered shortens ttl at random by up to the share that Jitter names. The TTL stays an
+// upper bound.
+func (b *Births) Jittered(ttl time.Duration) time.Duration {
+	if ttl == forever || b.Jitter == 0 {
+		return ttl
+	}
+	return b.shortened(ttl, rand.Uint32N(jitterSteps))
+}
+
+// shortened returns ttl less a number of steps of Jitter.
+func (b *Births) shortened(ttl time.Duration, step uint32) time.Duration {
+	return ttl - time.Duration(b.Jitter*float64(ttl)*float64(step)/jitterSteps)
+}
+
+// stepOf returns the number of steps by which a life is shorter than TTL. ok is false if it is
+// another life.
+func (b *Births) stepOf(life time.Duration) (step uint32, ok bool) {
+	if most := b.Jitter * float64(b.TTL); most > 0 && life < b.TTL {
+		step = uint32(min(float64(b.TTL-life)/most*jitterSteps+0.5, jitterSteps-1))
+	}
+	return step, b.shortened(b.TTL, step) == life
+}
+
+// Implies reports whether the birth of an entry follows from the times of its life: it was born at
+// the time born, and is fresh until the time fresh. bits are then the flags from which Implied
+// finds the birth again.
+func (b *Births) Implies(born, fresh int64) (bits uint64, ok bool) {
+	if b.Hashed || fresh == forever && b.TTL != forever {
+		return 0, false
+	}
+	if b.TTL == forever {
+		return 0, fresh == forever // the birth of these is not known
+	}
+	step, ok := b.stepOf(time.Duration(fresh - born))
+	return uint64(step) << stepShift, ok
+}
+
+// Implied returns the birth of an entry without a record, as it follows from the times of its life
+// l and its end dead; zero if it is not known.
+func (b *Births) Implied(l *Lives, dead int64) int64 {
+	if b.TTL == forever {
+		return 0
+	}
+	step := uint32(l.State & HashMask >> stepShift)
+	return l.FreshUntil(dead) - int64(b.shortened(b.TTL, step))
+}
+
+// Before returns about when a value was born. Its fresh life ends after the duration left, or has
+// ended already if left is negative, and is taken to have been as long as TTL. Zero means that the
+// birth is not known.
+func (b *Births) Before(now int64, left time.Duration) int64 {
+	if b.TTL == forever {
+		return 0
+	}
+	return now - int64(max(0, b.TTL-left))
+}

@@ -255,7 +255,7 @@ func checkBytes(v *view) {
 	}
 }
 
-// checkOwners: the tier uses the memory of its arguments again, and changes what it has read.
+// checkOwners: the tier uses the memory of its arguments again, and changes the values that it has read.
 func checkOwners(v *view) {
 	value := []byte("value")
 	swaps := []castier.Swap{{Key: v.key("a"), Value: value}, {Key: v.key("b"), Value: value}}

@@ -1,10 +1,14 @@
 package local
 
 import (
+	"math"
+	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -102,4 +106,190 @@ func NewTraits(tags []string, seen uint64, own *expiry.Own) *Traits {
 	t := &Traits{names: tags, own: own}
 	t.seen.Store(seen)
 	return t
+}
+
+// forever is a life without an end.
+const forever = math.MaxInt64
+
+// New returns an entry for L1. From now on it is fresh for the duration fresh and kept for the
+// duration left, or for less if L1 permits less; either duration may be over. The Stamps in from
+// were taken before the value was read. r has the identity and the birth of the value.
+func (s *Store[K, V]) New(now int64, key K, v V, fresh, left time.Duration, from Stamps, r Record) *Entry[K, V] {
+	r.Traits = NewTraits(from.Tags, from.TagGeneration, from.Own)
+	flags := s.Flags
+	if len(from.Tags) > 0 {
+		flags |= expiry.Tagged
+	}
+	longest := l1.After(now, s.Longest(from.Own))
+	about, dead := expiry.New(from.Generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
+	if r.ID == 0 && r.Traits == nil {
+		if bits, ok := s.Births.Implies(r.Born, about.FreshUntil(dead)); ok {
+			about.State, r.Born = about.State|bits, 0
+		}
+	}
+	return s.NewEntry(key, Held[V]{about, v}, dead, r)
+}
+
+// Until returns the time from now to then, two times of L1; [math.MaxInt64] to Forever.
+func Until(then, now int64) time.Duration {
+	if then == l1.Forever {
+		return forever
+	}
+	return time.Duration(then - now)
+}
+
+// later is l1.After for a time that may be past.
+func later(now int64, d time.Duration) int64 {
+	if d < 0 {
+		return max(1, now+int64(d))
+	}
+	return l1.After(now, d)
+}
+
+// windows returns for how long e may be served after its TTL: while it is refreshed, and if
+// its load fails.
+func (s *Store[K, V]) windows(e *Entry[K, V]) (revalidate, onError time.Duration) {
+	return s.Windows(RecordOf(e).Traits.Lives())
+}
+
+// restamped returns a copy of e with a newer stamp.
+func (s *Store[K, V]) restamped(e *Entry[K, V], stamp uint64) *Entry[K, V] {
+	anew := s.NewEntry(e.Key, e.Value, e.Dead, RecordOf(e))
+	anew.Value.Restamp(stamp)
+	return anew
+}
+
+// Relived returns a restamped copy of e that may get other times. The birth of most entries follows
+// from their times. So the copy has its birth in its record, before the times change.
+func (s *Store[K, V]) Relived(e *Entry[K, V], stamp uint64) *Entry[K, V] {
+	r := RecordOf(e)
+	r.Born = s.Born(e)
+	anew := s.NewEntry(e.Key, e.Value, e.Dead, r)
+	anew.Value.Restamp(stamp)
+	return anew
+}
+
+// Expired returns a copy of e that has not been fresh since the given time. It lives for as long,
+// from then on, as it may be served if its load fails.
+func (s *Store[K, V]) Expired(e *Entry[K, V], since int64) *Entry[K, V] {
+	old := s.Relived(e, e.Value.Stamp())
+	old.Value.Expire()
+	if until := s.OnErrorUntil(e); until > 0 {
+		_, onError := s.windows(e)
+		old.Dead = min(until, l1.After(since, onError))
+	}
+	return old
+}
+
+// Expire makes the value of key stale since the given time, and returns the entries that it has removed. It
+// is called under the lock of the key's flights.
+func (s *Store[K, V]) Expire(key K, since int64) []Removal[K, V] {
+	e, _ := s.Values.Glance(key)
+	if e == nil || e.Value.Expired() || s.Values.Swap(e, s.Expired(e, since)) {
+		return nil
+	}
+	return s.ForgetValue(key) // it was stamped meanwhile, or there is no memory for a longer form
+}
+
+// mostSwaps bounds the looks of ExpireValue. Each but the last one means that a reader has stamped the entry meanwhile.
+const mostSwaps = 100
+
+// ExpireValue makes the entry of key stale, as of now, if it has the value with this ID. It needs no lock, and
+// spares an entry that takes the place of that value.
+func (s *Store[K, V]) ExpireValue(key K, id remote.ID) {
+	for range mostSwaps {
+		e, now := s.Values.Glance(key)
+		if e == nil || RecordOf(e).ID != id || e.Value.Expired() || s.Values.Swap(e, s.Expired(e, now)) {
+			return
+		}
+	}
+}
+
+// Aged returns e, unless e was expired together with other entries. Then it returns the entry that
+// takes the place of e in L1: after an expiry of everything, one whose TTL ended at that moment;
+// after the expiry of a tag, one as after an expiry of its key.
+func (s *Store[K, V]) Aged(key K, e *Entry[K, V]) *Entry[K, V] {
+	old, v := e, ledger.Valid
+	if stamp := e.Value.Stamp(); stamp < s.Ledger.Watermark() {
+		var next uint64
+		var since int64
+		if v, next, since = s.Ledger.Judge(stamp, func() uint16 { return s.Lane(key) }); v == ledger.Stale {
+			e = s.Relived(e, next)
+			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
+			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, max(s.windows(e)))))
+			e.Value.SetSoon(soon, e.Dead)
+		}
+	}
+	if t := RecordOf(e).Traits; t != nil && v <= ledger.Stale {
+		if v, next, since := s.Ledger.JudgeTags(t.names, t.seen.Load()); v == ledger.Stale {
+			e = s.Expired(e, since)
+			l1.Behind[Record](e).Traits = NewTraits(t.names, next, t.own) // a reader that still has old judges it by its own
+		}
+	}
+	if e != old {
+		s.Values.Swap(old, e)
+	}
+	return e
+}
+
+// RefreshSoon sets when a read of e is to start a refresh: after a share of
+// ttl, the life of its value, or earlier at random. fresh is the rest of that life,
+// which L1 may have cut short, from now on. took is the duration of its load; zero if
+// that is not known.
+func (s *Store[K, V]) RefreshSoon(e *Entry[K, V], now int64, fresh, ttl, took time.Duration) {
+	e.Value.SetSoon(s.Pace.due(now, fresh, ttl, took), e.Dead)
+}
+
+// Revalidates reports whether e, which is not fresh any more, may be served
+// while it is refreshed. One that a caller has expired may not.
+func (s *Store[K, V]) Revalidates(e *Entry[K, V], now int64) bool {
+	revalidate, _ := s.windows(e)
+	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), revalidate)
+}
+
+// OnErrorUntil is until when e may be served if its load fails.
+func (s *Store[K, V]) OnErrorUntil(e *Entry[K, V]) int64 {
+	_, window := s.windows(e)
+	if window == 0 {
+		return 0
+	}
+	if e.Value.Expired() {
+		return e.Dead
+	}
+	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), window))
+}
+
+// Pace says when a fresh value is due for a refresh.
+type Pace struct {
+	// At is the share of the TTL after which it is due, or negative for never.
+	At float64
+	// Spread makes it due earlier at random, on average by Spread times the duration of a load,
+	// which Mean estimates.
+	Spread float64
+	Mean   func() time.Duration
+}
+
+// due returns the time that RefreshSoon sets; l1.Forever for none.
+func (p *Pace) due(now int64, fresh, ttl, took time.Duration) int64 {
+	if p.At < 0 || ttl == forever || fresh <= 0 {
+		return l1.Forever
+	}
+	rest := time.Duration(float64(ttl) * (1 - p.At))
+	if p.Spread > 0 {
+		if took == 0 {
+			took = p.Mean()
+		}
+		early := time.Duration(rand.ExpFloat64() * p.Spread * float64(took))
+		rest = max(rest, min(early, ttl/2))
+	}
+	return later(now, fresh-rest)
+}
+
+// Born returns the time at which the value of e was loaded or set; zero if that is not
+// known.
+func (s *Store[K, V]) Born(e *Entry[K, V]) int64 {
+	if e.Value.State&expiry.Recorded != 0 {
+		return RecordOf(e).Born
+	}
+	return s.Births.Implied(&e.Value.Lives, e.Dead)
 }
