@@ -412,6 +412,9 @@ func (ln *line[C]) finish(e *ending) {
 	ln.m.forget(ln)
 	switch now := time.Now(); e.kind {
 	case drained:
+		if !e.clean { // no call waits for the reply that it owes
+			ln.m.answers()
+		}
 		ln.m.pool.Put(ln.cn, e.clean, now)
 	case old:
 		ln.m.pool.Retire(ln.cn, now)
@@ -425,7 +428,7 @@ func (ln *line[C]) finish(e *ending) {
 // connection was found dead. If none of the calls was sent, they can go on with
 // another connection.
 func (ln *line[C]) settleFailed(e *ending) (lost bool) {
-	ln.m.stuck.Store(false)
+	ln.m.answers()
 	lost = ln.m.o.Gone(e.err) && (!e.owed || ln.cn.Reused() || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)

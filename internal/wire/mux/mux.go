@@ -84,8 +84,12 @@ type Mux[C Line] struct {
 	wg   sync.WaitGroup
 
 	current atomic.Pointer[line[C]]
-	// stuck is set when a reply does not come for a while, and until one comes.
+	// stuck is set when a reply does not come for a while, until one comes or its line has ended.
 	stuck atomic.Bool
+	// bypass, if not nil, serves calls while m is stuck. spare says that m is the bypass of another
+	// Mux: it keeps no connection that no call needs.
+	bypass *Mux[C]
+	spare  bool
 
 	mu      sync.Mutex // guards below; never held over I/O
 	opening *opening
@@ -95,8 +99,9 @@ type Mux[C Line] struct {
 
 // opening is the wait for a connection, shared by all callers that need it.
 type opening struct {
-	done chan struct{}
-	err  error // set before done is closed
+	done    chan struct{}
+	err     error // set before done is closed
+	waiting int   // callers; guarded by Mux.mu
 }
 
 // New returns a Mux that takes its connection from p when it is needed. refused, which
@@ -161,6 +166,7 @@ func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 	if o == nil {
 		return err
 	}
+	defer m.leave(o)
 	timeout := time.NewTimer(time.Until(deadline))
 	defer timeout.Stop()
 	late := context.DeadlineExceeded
@@ -194,7 +200,15 @@ func (m *Mux[C]) startOpening() (*opening, error) {
 		m.opening = o
 		m.wg.Go(func() { m.connect(o) })
 	}
+	m.opening.waiting++
 	return m.opening, nil
+}
+
+// leave notes that a caller waits for o no more.
+func (m *Mux[C]) leave(o *opening) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.waiting--
 }
 
 // connect takes a connection from the pool. It is not bound to any call.
@@ -213,6 +227,8 @@ func (m *Mux[C]) connect(o *opening) {
 			defer m.pool.Put(cn, true, time.Now())
 		}
 		err = m.o.Closed
+	} else if err == nil && m.spare && o.waiting == 0 { // it took too long
+		defer m.pool.Put(cn, true, time.Now())
 	} else if err == nil {
 		ln := newLine(m, cn)
 		m.lines[ln] = struct{}{}
@@ -250,6 +266,14 @@ func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
 // outcome of Lost. If that call succeeds over another connection, Reroute ends
 // the others too.
 func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
+
+// answers notes that replies come again, or that the stuck line has ended: then the connection of the
+// bypass, which other calls of the pool may need, is given back.
+func (m *Mux[C]) answers() {
+	if m.stuck.Load() && m.stuck.CompareAndSwap(true, false) && m.bypass != nil {
+		m.bypass.Renew()
+	}
+}
 
 // Reroute ends all repeatable calls that wait at a stuck connection, with an
 // outcome of Lost. It is called when the server has answered over another
@@ -294,8 +318,6 @@ func (m *Mux[C]) Close() {
 type Pair[C Line] struct {
 	Pool         *pool.Pool[C]
 	main, bypass *Mux[C]
-	// bypassed says that bypass was used since main was stuck.
-	bypassed atomic.Bool
 }
 
 // NewPair returns a Pair with no connection. It looks at each connection before its use.
@@ -303,7 +325,9 @@ type Pair[C Line] struct {
 func NewPair[C Line](o pool.Config[C], refused func(cn C, reply []byte) bool) *Pair[C] {
 	o.Look = func(cn C) error { return cn.Look(true) }
 	p := pool.New(o)
-	return &Pair[C]{Pool: p, main: New(p, refused), bypass: New(p, refused)}
+	pair := &Pair[C]{Pool: p, main: New(p, refused), bypass: New(p, refused)}
+	pair.main.bypass, pair.bypass.spare = pair.bypass, true
+	return pair
 }
 
 // Do sends one command and waits for its reply, as [Mux.Do] does. reads: the command only
@@ -328,25 +352,17 @@ func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, 
 
 // once is one attempt at Do.
 func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
-	m := p.choose(reads)
-	out, err := m.Do(ctx, now, t, command, to)
-	if err == nil && m == p.bypass {
+	if !reads || !p.main.Stuck() {
+		return p.main.Do(ctx, now, t, command, to)
+	}
+	out, err := p.bypass.Do(ctx, now, t, command, to)
+	if err == nil {
 		p.main.Reroute(time.Now()) // the server answers
 	}
-	return out, err
-}
-
-// choose returns the Mux for a command.
-func (p *Pair[C]) choose(reads bool) *Mux[C] {
-	switch {
-	case !reads:
-	case p.main.Stuck():
-		p.bypassed.Store(true)
-		return p.bypass
-	case p.bypassed.Load() && p.bypassed.CompareAndSwap(true, false):
-		p.bypass.Renew() // the pool may have the connection
+	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered
+		p.bypass.Renew()
 	}
-	return p.main
+	return out, err
 }
 
 // Renew closes all connections, those in use when they come back. It is [pool.Pool.Renew]

@@ -58,6 +58,9 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 		ln.mu.Lock()
 		to, wanted, e := ln.takeReply(n > 0)
 		ln.mu.Unlock()
+		if to != nil {
+			ln.m.answers()
+		}
 		switch {
 		case !wanted:
 		case ln.m.refused != nil && ln.m.refused(ln.cn, reply):
@@ -119,9 +122,6 @@ func (ln *line[C]) takeReply(more bool) (t *Ticket, wanted bool, e *ending) {
 	}
 	t = ln.calls.pop()
 	ln.taken++
-	if ln.m.stuck.Load() {
-		ln.m.stuck.Store(false)
-	}
 	if wanted = t.claim(); wanted {
 		ln.calls.waiting--
 	}

@@ -9,7 +9,8 @@ import (
 // A pool dials on goroutines of its own, as many at a time as calls wait and as
 // MaxConns allows. After a failed dial it makes one dial at a time, and none
 // before retryAt. Invariant: a call waits only while a dial runs, or while a
-// connection is in use that will come back; otherwise it is refused.
+// connection is in use that will come back and the next dial is due; otherwise
+// it is refused.
 
 const (
 	// backoffFirst and backoffMost bound the pause after a failed dial.
@@ -43,6 +44,8 @@ type dialState struct {
 	failures int
 	lastErr  error
 	retryAt  time.Time
+	// later begins the next dial at retryAt, for calls that wait for a connection in use; nil if none is due.
+	later *time.Timer
 }
 
 // startDials opens connections for the waiting calls, as far as the bounds
@@ -56,9 +59,27 @@ func (p *Pool[C]) startDials(now time.Time) {
 		p.stats.Dials++
 		p.dials.Go(p.dialOne)
 	}
-	if p.dial.failures > 0 && p.hopeless() && p.waiters.Len() > 0 { // a shared connection does not come back
-		p.refuse(p.o.Fail(Failure{Op: "dial held back", Err: p.dial.lastErr}))
+	if p.dial.failures > 0 && p.waiters.Len() > 0 {
+		if p.hopeless() { // a shared connection does not come back
+			p.refuse(p.o.Fail(Failure{Op: "dial held back", Err: p.dial.lastErr}))
+		} else {
+			p.dialLater(now)
+		}
 	}
+}
+
+// dialLater begins a dial at retryAt for calls that wait, unless one runs: the connection in use
+// may be a download of hours. mu is held.
+func (p *Pool[C]) dialLater(now time.Time) {
+	if p.closed || p.dial.running > 0 || p.dial.later != nil || len(p.open) >= p.o.MaxConns {
+		return
+	}
+	p.dial.later = time.AfterFunc(p.dial.retryAt.Sub(now), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.dial.later = nil
+		p.startDials(time.Now())
+	})
 }
 
 // hopeless reports whether no dial runs, and no connection is in use that will
@@ -141,5 +162,7 @@ func (p *Pool[C]) dialFailed(err error, now time.Time) {
 	}
 	if p.hopeless() {
 		p.refuse(err)
+	} else if p.waiters.Len() > 0 {
+		p.dialLater(now)
 	}
 }

@@ -423,6 +423,9 @@ func (p *Pool[C]) Close() {
 		all = append(all, cn)
 	}
 	clear(p.open)
+	if p.dial.later != nil {
+		p.dial.later.Stop()
+	}
 	// Calls that wait get their error now. Calls under way get it from their connections.
 	p.refuse(p.o.Closed)
 	p.mu.Unlock()
