@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -54,6 +55,31 @@ func (c *conn) staysEntered(v resp.Value) bool {
 	}
 	return true // old servers only refuse
 }
+
+// leaves learns from the replies to commands whether the server may be in a transaction, or watch
+// keys, after them. Only commands that begin with WATCH or MULTI bring it there.
+func (c *conn) leaves(text []byte, replies []resp.Value) {
+	if _, first, _ := bytes.Cut(text, []byte("\r\n")); !c.entered && !bytes.HasPrefix(first, []byte(bulkWatch)) && !bytes.HasPrefix(first, []byte(bulkMulti)) {
+		return
+	}
+	for _, v := range replies {
+		var name string
+		switch _, name, text = resp.CutCommand(text); name {
+		case "WATCH", "MULTI":
+			c.entered = c.entered || v.Kind() != resp.Error
+		case "EXEC", "DISCARD":
+			c.entered = c.staysEntered(v)
+		case "UNWATCH":
+			c.entered = c.entered && !v.OK() // in a transaction it is only queued
+		}
+	}
+}
+
+// The names of commands that enter, as they are sent.
+const (
+	bulkWatch = "$5\r\nWATCH\r\n"
+	bulkMulti = "$5\r\nMULTI\r\n"
+)
 
 // outcome returns the replies of a transaction, or its error.
 func outcome(t *resp.Transaction) ([]Reply, error) {

@@ -171,6 +171,7 @@ func (c *conn) askAll(text []byte, n int) ([]resp.Value, error) {
 		}
 		return err
 	})
+	c.leaves(text, replies)
 	return replies, err
 }
 
