@@ -33,3 +33,23 @@ func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop has a server give answers that no script gives, such
+// as that of a server in a transaction.
+func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
+	for raw, confirms := range map[string]bool{":1\r\n": true, "+QUEUED\r\n": false, "+OK\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false} {
+		change := func(s *fakeredis.Server, _ *redis.Options) {
+			for _, name := range []string{"EVAL", "EVALSHA"} {
+				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+			}
+		}
+		fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+			for _, drops := range [][]remote.Drop{{{Key: "a"}}, {{Key: "a"}, {Key: "b"}}} {
+				if _, err := tier.Drop(t.Context(), drops); (err == nil) != confirms {
+					t.Errorf("%q: %d drops: %v", raw, len(drops), err)
+				}
+			}
+		})
+	}
+}

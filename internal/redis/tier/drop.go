@@ -151,7 +151,7 @@ func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 // without permission for scripts, if it could not be quiet, or after it has removed a key of
 // another type.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
-	err := refusal(v)
+	_, err := isDone(v)
 	switch {
 	case unmade(t, d, v):
 		err = t.drop(ctx, d, l)
