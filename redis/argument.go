@@ -27,6 +27,21 @@ func (o *Options) maxValue() int64 {
 	return 512 << 20
 }
 
+// besideValue bounds the bytes beside a value in a reply with it: the headers of up to 8 elements, of 16
+// bytes each, the state, the lease, the hold and the token of its entry, each of a few numbers of up to 20
+// digits, and the epoch in its state, which names the server in a cluster. They take less than 500.
+const besideValue = 1 << 10
+
+// maxStored is the length of the largest value that a reply can hold beside the other fields of its
+// entry, in bytes.
+func (o *Options) maxStored() int64 {
+	most := int64(o.MaxReply)
+	if most == 0 {
+		most = 1 << 30
+	}
+	return max(0, min(o.maxValue(), most-besideValue))
+}
+
 // checkCommand returns the name of a command in upper case, if it may be sent.
 func (o *Options) checkCommand(args []any) (string, error) {
 	name, err := commandName(args)

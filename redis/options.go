@@ -105,7 +105,8 @@ type Options struct {
 	MaxValue int
 	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB. Besides,
 	// a reply has at most 1,048,576 elements, nested 32 deep, and lines of
-	// 64 KiB; larger collections are read in parts, with SCAN and its like.
+	// 64 KiB; larger collections are read in parts, with SCAN and its like. A Tier
+	// stores only values that fit in with 1 KiB to spare.
 	MaxReply int
 }
 

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,23 @@ func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 	}
 }
 
+// script makes the model server answer calls of scripts about one key with f, and tell the state of the
+// namespace and its run.
+func script(s *fakeredis.Server, f fakeredis.Handler) {
+	for _, name := range []string{"EVAL", "EVALSHA"} {
+		s.Handle(name, func(ss *fakeredis.Session, args [][]byte) {
+			switch keys := string(args[2]); keys {
+			case "0":
+				ss.Bulk("abc")
+			case "2":
+				ss.Out = fmt.Appendf(ss.Out, "*5\r\n$1\r\ne\r\n:0\r\n:0\r\n:0\r\n:%d\r\n", time.Now().UnixMilli())
+			default:
+				f(ss, args)
+			}
+		})
+	}
+}
+
 // TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop has a server give answers that no script gives, such
 // as that of a server in a transaction.
 func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
@@ -49,6 +67,44 @@ func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
 				if _, err := tier.Drop(t.Context(), drops); (err == nil) != confirms {
 					t.Errorf("%q: %d drops: %v", raw, len(drops), err)
 				}
+			}
+		})
+	}
+}
+
+// TestTierStoresNoValueThatItCannotRead has a MaxReply below MaxValue, and states of the greatest length.
+func TestTierStoresNoValueThatItCannotRead(t *testing.T) {
+	for most, largest := range map[int]int{64 << 10: 63 << 10, 1 << 10: 0, 100: 0} {
+		var held []byte
+		change := func(s *fakeredis.Server, o *redis.Options) {
+			o.MaxReply = most
+			script(s, func(ss *fakeredis.Session, args [][]byte) {
+				held = append([]byte(nil), args[8]...)
+				ss.Int(1)
+			})
+			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+				ss.Out = append(ss.Out, "*2\r\n"...)
+				ss.Bulk(string(held))
+				ss.Bulk(strings.Repeat("9999999999999999 ", 2) + strings.Repeat("f", 16) + " " + strings.Repeat("f", 120))
+			})
+		}
+		fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+			put := func(size int) error {
+				_, err := tier.Put(t.Context(), []remote.Put{{Key: "k", Data: make([]byte, size), Left: time.Minute, Lease: remote.Lease{Token: 7}}})
+				return err
+			}
+			if err := put(largest + 1); !errors.Is(err, remote.ErrValueTooLarge) {
+				t.Errorf("MaxReply %d: a value of %d bytes: %v", most, largest+1, err)
+			}
+			if largest == 0 {
+				return
+			}
+			if err := put(largest); err != nil || len(held) != largest {
+				t.Errorf("%d bytes are stored, %v", len(held), err)
+			}
+			if _, err := tier.Read(t.Context(), time.Second, "k", nil); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -249,7 +249,7 @@ func (s tierServer) Holds(ctx context.Context, term uint64) error {
 }
 
 // MaxValue implements tier.Server.
-func (s tierServer) MaxValue() int { return int(s.r.n.o.maxValue()) }
+func (s tierServer) MaxValue() int { return int(s.r.n.o.maxStored()) }
 
 // Home implements tier.Node.
 func (s tierServer) Home() *namespace.Home { return &s.r.n.home }
@@ -326,7 +326,7 @@ func (c tierCluster) Refresh(n tier.Node) {
 }
 
 // MaxValue implements tier.Cluster.
-func (c tierCluster) MaxValue() int { return int(c.k.o.maxValue()) }
+func (c tierCluster) MaxValue() int { return int(c.k.o.maxStored()) }
 
 // tierError makes an [*Error] of a refusal by the server.
 func tierError(err error) error {
