@@ -109,3 +109,44 @@ func TestTierStoresNoValueThatItCannotRead(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice: a proxy has several servers, and one of them does
+// not know the user any more.
+func TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice(t *testing.T) {
+	refuse, stored := false, map[string]int{}
+	change := func(s *fakeredis.Server, _ *redis.Options) {
+		script(s, func(ss *fakeredis.Session, args [][]byte) {
+			if refuse {
+				refuse = false
+				ss.Error("NOAUTH Authentication required.")
+				return
+			}
+			stored[string(args[3])]++
+			ss.Int(1)
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+		put := func(keys ...string) error {
+			var puts []remote.Put
+			for _, k := range keys {
+				puts = append(puts, remote.Put{Key: k, Data: []byte("v"), Left: time.Minute, Lease: remote.Lease{Token: 7}})
+			}
+			_, err := tier.Put(t.Context(), puts)
+			return err
+		}
+		if err := put("a", "b"); err != nil {
+			t.Fatal(err)
+		}
+		refuse = true
+		var refused *redis.Error
+		if err := put("c", "d", "e"); !errors.As(err, &refused) || refused.Code != "NOAUTH" {
+			t.Error(err)
+		}
+		for key, n := range stored {
+			if n > 1 {
+				t.Errorf("%s was stored %d times", key, n)
+			}
+		}
+	})
+}

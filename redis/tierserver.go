@@ -135,11 +135,17 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 	if twice {
 		name = "HMGET"
 	}
+	one := 1 // the length of a batch of one command, with ASKING
+	if s.r.asking {
+		one = 2
+	}
 	err := s.r.n.run(ctx, name, func(cn *conn) error {
 		var broken error
 		// An error of the connection is kept apart from the error of f: only the first one concerns
 		// the connection, and may make run try another one.
 		ask := func(b *watch.Batch) (replies []resp.Value, err error) {
+			// As in roundAlone: a proxy may have carried out a part of the batch.
+			cn.repeatable = cn.repeatable && (twice || b.N <= one)
 			replies, broken = cn.askAll(b.Text, b.N)
 			return replies, broken
 		}
