@@ -150,3 +150,41 @@ func TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusedBatchOfLeasesIsOneRoundTrip has a server without free memory refuse the leases. Only the one on the
+// key whose script the server did not know, and then knows, is requested again.
+func TestRefusedBatchOfLeasesIsOneRoundTrip(t *testing.T) {
+	forgotten := 2 // times that the server does not know the script of the last key
+	change := func(s *fakeredis.Server, _ *redis.Options) {
+		script(s, func(ss *fakeredis.Session, args [][]byte) {
+			switch key := string(args[3]); {
+			case !strings.HasSuffix(key, "=99"):
+				ss.Error("OOM command not allowed when used memory > 'maxmemory'.")
+			case forgotten > 0:
+				forgotten--
+				ss.Error("NOSCRIPT No matching script. Please use EVAL.")
+			default:
+				ss.Int(1)
+			}
+		})
+	}
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+		var requests []remote.Request
+		for i := range 100 {
+			requests = append(requests, remote.Request{Key: fmt.Sprint(i)})
+		}
+		acquired, err := tier.Acquire(t.Context(), requests, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range acquired {
+			if (a.Err == nil) != (i == 99) {
+				t.Errorf("key %d: %v", i, a.Err)
+			}
+		}
+		if n := s.Calls("EVALSHA") + s.Calls("EVAL"); n > 110 {
+			t.Errorf("%d calls of scripts for %d keys", n, len(requests))
+		}
+	})
+}

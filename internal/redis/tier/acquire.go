@@ -218,10 +218,13 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 		return
 	}
 	for j, i := range part {
-		if answers[j].err == nil {
-			acquired[i] = t.granted(&answers[j].Answer, some[j].token, ns)
-		} else {
-			acquired[i] = t.request(ctx, some[j]) // it removes other types, and follows redirections
+		switch a := &answers[j]; {
+		case a.err == nil:
+			acquired[i] = t.granted(&a.Answer, some[j].token, ns)
+		case a.alone:
+			acquired[i] = t.request(ctx, some[j])
+		default:
+			acquired[i].Err = a.err
 		}
 	}
 }
@@ -259,6 +262,16 @@ func anyLate(answers []acquireAnswer) bool {
 type acquireAnswer struct {
 	entryrules.Answer
 	err error
+	// alone says that the request may do better alone, which follows redirections, removes a key of
+	// another type, sends scripts with their text, and does without them. All other refusals, such as
+	// of a server without free memory, would only be repeated.
+	alone bool
+}
+
+// refused notes the error of one request of many. v is the reply of the script, if one was called.
+func (a *acquireAnswer) refused(t *Tier, err error, v resp.Value) {
+	a.err = err
+	a.alone = err != nil && (wrongType(err) || t.elsewhere(err) || unknownScript(v) || t.forbids(v))
 }
 
 // acquireAll requests many leases. Its error is about the connection.
@@ -272,7 +285,9 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace
 			return nil, err
 		}
 		for i, v := range replies {
-			answers[i].Answer, answers[i].err = parseAcquired(v, ns)
+			var err error
+			answers[i].Answer, err = parseAcquired(v, ns)
+			answers[i].refused(s.Tier, err, v)
 		}
 		if !s.forbids(replies[0]) {
 			return answers, nil
@@ -283,8 +298,8 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace
 	for i, q := range requests {
 		var err error
 		answers[i].Answer, err = s.acquireWatching(send, q, ns)
-		var refused *watch.Refusal
-		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
+		answers[i].refused(s.Tier, err, resp.Value{})
+		if err != nil && !errors.As(err, new(*watch.Refusal)) {
 			return nil, err
 		}
 	}
