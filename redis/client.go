@@ -160,19 +160,21 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.end()
-	c.looks.Wait()
-	switch {
-	case c.cluster != nil:
+	// Each part may wait a tenth of a second for a dial that hangs, so all are closed at once.
+	var all sync.WaitGroup
+	for _, s := range subs {
+		all.Go(s.Close)
+	}
+	if c.primary != nil {
+		all.Go(c.primary.close)
+	}
+	if c.cluster != nil {
 		c.cluster.fleet.Close()
-	case c.primary != nil:
-		c.primary.close()
-		fallthrough
-	default:
+	} else {
 		c.home.close()
 	}
-	for _, s := range subs {
-		s.Close()
-	}
+	all.Wait()
+	c.looks.Wait()
 	return nil
 }
 

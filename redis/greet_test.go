@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,5 +373,61 @@ func TestCloseDoesNotWaitForADialThatHangs(t *testing.T) {
 		if n := s.Open(); n != 0 {
 			t.Errorf("%d connections are open", n)
 		}
+	})
+}
+
+// TestCloseWaitsForAllDialsThatHangTogether has ten subscriptions, and then the nodes of a cluster, dial by a
+// function that ignores its context.
+func TestCloseWaitsForAllDialsThatHangTogether(t *testing.T) {
+	deaf := func(context.Context, string, string) (net.Conn, error) {
+		time.Sleep(time.Minute)
+		return nil, errors.New("too late")
+	}
+	closes := func(t *testing.T, c *redis.Client) {
+		t.Helper()
+		start := time.Now()
+		c.Close()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("Close took %v", took)
+		}
+		time.Sleep(2 * time.Minute)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := redis.New(redis.Options{DialContext: deaf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			if _, err := c.Subscribe(t.Context(), strconv.Itoa(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		closes(t, c)
+	})
+	var hang atomic.Bool
+	cluster(t, 3, func(k *fakeredis.Cluster, o *redis.Options) {
+		dial := o.DialContext
+		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if hang.Load() {
+				return deaf(ctx, network, addr)
+			}
+			return dial(ctx, network, addr)
+		}
+	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		for _, key := range keysOf(k) {
+			mustSet(t, c, key, "v")
+		}
+		hang.Store(true)
+		for _, s := range k.Servers {
+			s.Drop()
+		}
+		var calls sync.WaitGroup
+		for _, key := range keysOf(k) {
+			calls.Go(func() { _, _ = get(kit.Within(t, 10*time.Second), c, key) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		closes(t, c)
+		calls.Wait()
 	})
 }

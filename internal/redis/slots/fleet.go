@@ -203,8 +203,10 @@ func (f *Fleet[N]) Close() {
 	// The end of the context ends the refresh and the pauses of leaving nodes, for which the Wait
 	// below waits.
 	f.cancel()
+	var all sync.WaitGroup
 	for _, n := range nodes {
-		f.o.Close(n)
+		all.Go(func() { f.o.Close(n) })
 	}
+	all.Wait()
 	f.tasks.Wait()
 }
