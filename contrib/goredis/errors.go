@@ -68,6 +68,9 @@ func failed(err error) error {
 	var answer redis.Error
 	var broken *resp.ProtocolError
 	switch text := err.Error(); {
+	// These two are no redis.Error before: go-redis would keep the connection.
+	case errors.Is(err, errReadOnly), errors.Is(err, errNoReplicas):
+		return newRefusal(text)
 	case errors.As(err, &broken):
 		return fmt.Errorf("%w: %s", errProtocol, broken.Reason)
 	case strings.Contains(text, "redis: invalid"), strings.Contains(text, "redis: can't"):

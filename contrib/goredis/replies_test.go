@@ -120,6 +120,31 @@ func TestReplicaLosesItsConnections(t *testing.T) {
 	})
 }
 
+func TestRefusalOfADemotedServerIsARefusal(t *testing.T) {
+	for _, text := range []string{
+		"READONLY You can't write against a read only replica.",
+		"NOREPLICAS Not enough good replicas to write.",
+	} {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+			tier := bind(t, rdb)
+			if err := drop(t.Context(), tier, "k"); err != nil {
+				t.Fatal(err)
+			}
+			s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
+			for _, keys := range [][]string{{"k"}, {"k", "l"}} { // a command, and a pipeline
+				err := drop(t.Context(), tier, keys...)
+				var refused redis.Error
+				if !errors.As(err, &refused) || !errors.Is(err, remote.ErrRefused) {
+					t.Errorf("%v; want an error of go-redis and ErrRefused", err)
+				}
+				if moved := strings.HasPrefix(text, "READONLY"); errors.Is(err, remote.ErrMoved) != moved {
+					t.Errorf("%v: ErrMoved is %v; want %v", err, !moved, moved)
+				}
+			}
+		})
+	}
+}
+
 func TestCredentialsAreInNoError(t *testing.T) {
 	fake(t, func(s *fakeredis.Server, o *redis.Options) {
 		s.Username, s.Password = "user", "right"
