@@ -203,3 +203,35 @@ func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {
 		})
 	}
 }
+
+func TestScriptRunsAtALivingNodeWhileAnotherIsDead(t *testing.T) {
+	const text = "return 7"
+	cluster(t, 0, func(k *fakeredis.Cluster, _ *redis.Options) {
+		for _, s := range k.Servers {
+			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(7) })
+		}
+	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		for _, key := range keys {
+			mustSet(t, c, key, "v")
+		}
+		k.Servers[2].Stop()
+		script := redis.NewScript(text)
+		for range 2 { // the node does not know the script, and then it does
+			p := c.Pipeline()
+			p.Get(keys[2])
+			p.Eval(script, keys[:1])
+			p.Get(keys[0])
+			replies, err := p.Do(kit.Within(t, time.Second))
+			if err == nil || err != replies[0].Err() && redis.SafeToRetry(err) {
+				t.Errorf("%v; want the error of the dead node, and not that nothing was sent", err)
+			}
+			if n, err := replies[1].Int(); n != 7 || err != nil {
+				t.Errorf("script at a living node: %d, %v", n, err)
+			}
+			if got, err := replies[2].String(); got != "v" || err != nil {
+				t.Errorf("GET at a living node: %q, %v", got, err)
+			}
+		}
+	})
+}

@@ -243,7 +243,7 @@ func (p *Pipeline) repeat(ctx context.Context, onReply func(*conn) error) error 
 	if !p.calls.Unknown() {
 		return nil
 	}
-	b := p.calls.Repeat(&p.b, false)
+	b := p.calls.Repeat(&p.b)
 	return p.c.home.round(ctx, "EVAL", &b, onReply)
 }
 
@@ -251,26 +251,7 @@ func (p *Pipeline) repeat(ctx context.Context, onReply func(*conn) error) error 
 func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
 	replies := make([]Reply, p.Len())
 	err := p.c.cluster.scatter(ctx, &p.b, p.cmds, replies)
-	if err != nil {
-		return replies, err
-	}
-	for _, r := range replies {
-		p.calls.Hear(unknownScript(r.err))
-	}
-	if !p.calls.Unknown() {
-		return replies, nil
-	}
-	b := p.calls.Repeat(&p.b, true) // each node learns it for itself
-	var cmds []commandInfo
-	for _, i := range p.calls.Late() {
-		cmds = append(cmds, p.cmds[i])
-	}
-	late := make([]Reply, len(cmds))
-	err = p.c.cluster.scatter(ctx, &b, cmds, late)
-	for j, i := range p.calls.Late() {
-		replies[i] = late[j]
-	}
-	return replies, asSent(err)
+	return replies, err
 }
 
 func (p *Pipeline) begin() {

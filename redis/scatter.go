@@ -24,6 +24,7 @@ import (
 type commandInfo struct {
 	slot  int // negative: any node
 	reads bool
+	text  func() *resp.Batch // returns the call of a script, with the text of that; nil for other commands
 }
 
 // do is Client.Do.
@@ -158,8 +159,14 @@ type pendingCommand struct {
 	*commandInfo
 	at   int // its place among all
 	to   route
-	err  error // why there is no reply yet
-	hops int   // redirections since the last pause
+	err  error       // why there is no reply yet
+	hops int         // redirections since the last pause
+	told *resp.Batch // the command in place of the one in the batch, once it has the text of its script
+}
+
+// untold reports whether a node has not run a script because it needs the text.
+func (c *pendingCommand) untold() bool {
+	return c.text != nil && c.told == nil && unknownScript(c.err)
 }
 
 // scatter sends the commands of b, which cmds describe, each to its node, all
@@ -237,8 +244,8 @@ func asSent(err error) error {
 	return &ConnError{Op: "route", Sent: true, Err: err}
 }
 
-// unfinished returns the commands to send again, in order, and whether any of them goes to
-// another node at once. Those that wait for a pause have an error. The others have their
+// unfinished returns the commands to send again, in order, and whether any of them is sent
+// at once, to another node or with the text of its script. Those that wait for a pause have an error. The others have their
 // replies.
 func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, due bool) {
 	waiting := map[int]bool{} // slots of commands that wait: later commands about them wait, too, and stay in order
@@ -247,20 +254,28 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 			c.err = replies[c.at].err
 		}
 		next, v := c.to, final
-		if c.err != nil {
+		untold := c.untold()
+		switch {
+		case untold: // each node learns a script for itself: no call of it waits for another node
+			v = elsewhere
+		case c.err != nil:
 			next, v = k.judge(c.to, c.reads, c.err)
 		}
 		switch {
 		// The bound on redirections is for each command: two servers that name each other end it,
 		// and do not hold up the rest.
-		case v == final || v == elsewhere && c.hops == maxHops:
+		case v == final || v == elsewhere && c.hops == maxHops && !untold:
 			if c.err != nil {
 				replies[c.at] = Reply{err: k.dismissed(c.err)}
 			}
 			continue
 		case v == elsewhere && !waiting[c.slot]:
 			c.to, c.err = next, nil
-			c.hops++
+			if untold {
+				c.told = c.text()
+			} else {
+				c.hops++
+			}
 			due = true
 		default:
 			waiting[c.slot] = true
@@ -317,7 +332,11 @@ func (k *cluster) sendTo(ctx context.Context, r route, b *resp.Batch, group []*p
 			part.Text = append(part.Text, asking...)
 			part.End()
 		}
-		part.AddFrom(b, c.at)
+		if c.told != nil {
+			part.AddFrom(c.told, 0)
+		} else {
+			part.AddFrom(b, c.at)
+		}
 	}
 	got := 0
 	err := r.n.round(ctx, name, &part, func(cn *conn) error {

@@ -59,8 +59,9 @@ func (c *Client) eval(ctx context.Context, name, digest, script string, keys []s
 
 // Eval queues a call of a script. Arguments are copied. If the server does not
 // know the script, the call is repeated with the script's text after all other
-// commands of the pipeline; in a transaction the text is always sent. In a
-// cluster the keys are subject to the same rule as the keys of [Client.Eval].
+// commands of the pipeline, or in a cluster after those that its node has
+// answered with it; in a transaction the text is always sent. In a cluster the
+// keys are subject to the same rule as the keys of [Client.Eval].
 func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 	slot := -1
 	err := p.c.o.checkSizes(args)
@@ -75,6 +76,9 @@ func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 		return
 	}
 	p.note(false, slot)
+	if n := len(p.cmds); n > 0 && !p.multi {
+		p.cmds[n-1].text = func() *resp.Batch { return p.calls.WithText(&p.b, n-1) }
+	}
 }
 
 func (p *Pipeline) eval(s *Script, keys []string, args []any) error {

@@ -1,5 +1,7 @@
 package resp
 
+import "slices"
+
 // Calls are the script calls in a [Batch]. A call names its script by the
 // digest. If the server does not know a script, the call is repeated with the
 // text.
@@ -59,28 +61,42 @@ func (c *Calls) Heard() int { return c.at }
 func (c *Calls) Unknown() bool { return len(c.unknown) > 0 }
 
 // Repeat returns a batch that repeats the unknown calls of b with the texts of
-// their scripts. If all is false, only the first call of each script has the
-// text, which makes the script known for the others. From then on, Hear
-// processes the replies to that batch.
-func (c *Calls) Repeat(b *Batch, all bool) Batch {
+// their scripts. Only the first call of each script has the text, which makes
+// the script known for the others. From then on, Hear processes the replies to
+// that batch.
+func (c *Calls) Repeat(b *Batch) Batch {
 	var r Batch
 	sent := map[string]bool{}
 	for _, m := range c.unknown {
-		if sent[m.digest] && !all {
-			r.Text = AppendEvalHead(r.Text, "EVALSHA", m.digest, m.argc)
-		} else {
-			sent[m.digest] = true
-			r.Text = AppendEvalHead(r.Text, "EVAL", m.text, m.argc)
-		}
-		// The arguments are copied from the first batch: only the name of the command and the
-		// script differ.
-		old := b.Text[m.from:m.to]
-		h, _ := parseHeader(old)
-		r.Text = append(r.Text, skip(old[h.size:], 2)...) // the part after the digest
-		r.End()
+		r.repeat(b, m, !sent[m.digest])
+		sent[m.digest] = true
 	}
 	*c = Calls{repeated: c.unknown}
 	return r
+}
+
+// WithText returns the i-th command of b, a call of which no reply was heard,
+// with the text of its script. Several goroutines may call it.
+func (c *Calls) WithText(b *Batch, i int) *Batch {
+	at, _ := slices.BinarySearchFunc(c.sent, i, func(m call, i int) int { return m.i - i })
+	var r Batch
+	r.repeat(b, c.sent[at], true)
+	return &r
+}
+
+// repeat adds a call of old.
+func (b *Batch) repeat(old *Batch, m call, withText bool) {
+	if withText {
+		b.Text = AppendEvalHead(b.Text, "EVAL", m.text, m.argc)
+	} else {
+		b.Text = AppendEvalHead(b.Text, "EVALSHA", m.digest, m.argc)
+	}
+	// The arguments are copied from the first batch: only the name of the command and the
+	// script differ.
+	text := old.Text[m.from:m.to]
+	h, _ := parseHeader(text)
+	b.Text = append(b.Text, skip(text[h.size:], 2)...) // the part after the digest
+	b.End()
 }
 
 // Late returns the numbers of the repeated commands without a reply.
