@@ -42,7 +42,8 @@ type Options struct {
 	// sentinels are all asked at once.
 	Addrs []string
 	// ReplicaReads makes replicas answer commands that only read. Replicas may be behind
-	// their primary. It is for a Cluster. A [Tier] never reads from replicas.
+	// their primary; a pipeline reads the slots that it writes at their primaries. It is
+	// for a Cluster. A [Tier] never reads from replicas.
 	ReplicaReads bool
 	// Username and Password are sent on every new connection. A Password without
 	// Username belongs to the default user. A Username without Password names a

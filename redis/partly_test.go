@@ -160,6 +160,32 @@ func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
 	})
 }
 
+func TestCommandsAboutOneKeyStayInOrderBesideReplicas(t *testing.T) {
+	cluster(t, 3, func(k *fakeredis.Cluster, o *redis.Options) {
+		o.ReplicaReads = true
+		for _, s := range k.Servers[3:] {
+			s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("of a replica") })
+		}
+	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		mustSet(t, c, keys[0], "before")
+		p := c.Pipeline()
+		p.Get(keys[0])
+		p.Set(keys[0], []byte("after"), 0)
+		p.Get(keys[0])
+		p.Get(keys[1])
+		want := []string{"before", "OK", "after", "of a replica"}
+		if err := p.Each(t.Context(), func(i int, r redis.Reply) error {
+			if got, err := r.String(); got != want[i] || err != nil {
+				t.Errorf("reply %d: %q, %v; want %q", i, got, err, want[i])
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestRedirectionsBeforeAPauseDoNotCount has a slot served by an address where no server listens
 // yet: each attempt is redirected there, fails, and begins again after a pause.
 func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {

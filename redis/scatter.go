@@ -177,10 +177,18 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 	defer cancel()
 	all := make([]pendingCommand, len(cmds))
 	todo := make([]*pendingCommand, len(cmds))
+	// Commands about a slot that the batch writes go to one server: at a replica a read could overtake
+	// a write in front of it, or be overtaken by one behind it.
+	written := map[int]bool{}
+	for i := range cmds {
+		if k.o.ReplicaReads && !cmds[i].reads {
+			written[cmds[i].slot] = true
+		}
+	}
 	for i := range cmds {
 		c := &all[i]
 		*c = pendingCommand{commandInfo: &cmds[i], at: i}
-		c.to, c.err = k.pick(c.slot, k.o.ReplicaReads && c.reads)
+		c.to, c.err = k.pick(c.slot, k.o.ReplicaReads && !written[c.slot] && c.reads)
 		todo[i] = c
 	}
 	atOnce(todo, func(some []*pendingCommand) { k.carry(ctx, b, some, replies) })
