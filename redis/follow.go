@@ -100,7 +100,7 @@ func (k *cluster) pick(slot int, replica bool) (route, error) {
 
 // detour continues a call that began at start and failed with err on route r.
 func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route, err error, try func(context.Context, route) error) error {
-	ctx, cancel := k.within(ctx, start)
+	ctx, cancel := within(ctx, start, k.o.Timeout)
 	defer cancel()
 	for hops, pauses := 0, 0; ; {
 		next, v := k.judge(r, t.repeatable, err)
@@ -128,12 +128,12 @@ func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route
 	}
 }
 
-// within bounds a call that began at start, if its context does not.
-func (k *cluster) within(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
+// within bounds the rest of a call that began at start, if its context does not.
+func within(ctx context.Context, start time.Time, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx, func() {}
 	}
-	return remote.WithTimeout(ctx, k.o.Timeout-time.Since(start))
+	return remote.WithTimeout(ctx, timeout-time.Since(start))
 }
 
 // verdict is the decision about a call after an attempt.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +69,39 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestTimeoutBoundsACallOfAnUnknownScript(t *testing.T) {
+	script := redis.NewScript("return 1")
+	pipeline := func(c *redis.Client) *redis.Pipeline {
+		p := c.Pipeline()
+		p.Eval(script, []string{"k"})
+		return p
+	}
+	for name, call := range map[string]func(ctx context.Context, c *redis.Client) error{
+		"Eval": func(ctx context.Context, c *redis.Client) error { return c.Eval(ctx, script, []string{"k"}).Err() },
+		"Do":   func(ctx context.Context, c *redis.Client) error { _, err := pipeline(c).Do(ctx); return err },
+		"Each": func(ctx context.Context, c *redis.Client) error {
+			return pipeline(c).Each(ctx, func(int, redis.Reply) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake(t, func(s *fakeredis.Server, o *redis.Options) {
+				o.Timeout = time.Second
+				s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
+					time.Sleep(900 * time.Millisecond)
+					ss.Error("NOSCRIPT No matching script.")
+				})
+				s.Handle("EVAL", func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) })
+			}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+				start := time.Now()
+				err := call(t.Context(), c)
+				var timeout net.Error
+				if took := time.Since(start); !errors.As(err, &timeout) || !timeout.Timeout() || took > 1125*time.Millisecond {
+					t.Errorf("%v after %v", err, took)
+				}
+			})
+		})
 	}
 }

@@ -138,6 +138,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		return err
 	}
 	// The replies that came before the connection broke are good, and the rest share the error.
+	start := time.Now()
 	err = p.send(ctx, onReply)
 	for i := p.calls.Heard(); i < len(replies) && err != nil; i++ {
 		replies[i] = Reply{err: err}
@@ -146,7 +147,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		// Calls of scripts that the server did not know were not executed. They are repeated with
 		// the text, after all other commands: their order to each other stays. A failure there must
 		// not say that nothing was sent, since the others were executed.
-		err = p.repeat(ctx, onReply)
+		err = p.repeat(ctx, start, onReply)
 		for _, i := range p.calls.Late() {
 			replies[i] = Reply{err: err}
 		}
@@ -187,9 +188,10 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 		}
 		return nil
 	}
+	start := time.Now()
 	err := p.send(ctx, onReply)
 	if err == nil {
-		err = asSent(p.repeat(ctx, onReply))
+		err = asSent(p.repeat(ctx, start, onReply))
 	}
 	if own != nil {
 		return own
@@ -238,11 +240,14 @@ func (p *Pipeline) send(ctx context.Context, onReply func(*conn) error) error {
 	return p.c.home.round(ctx, name, &p.b, onReply)
 }
 
-// repeat sends the calls of scripts that the server did not know once more.
-func (p *Pipeline) repeat(ctx context.Context, onReply func(*conn) error) error {
+// repeat sends the calls of scripts that the server did not know once more, in the rest of the
+// time of a call that began at start.
+func (p *Pipeline) repeat(ctx context.Context, start time.Time, onReply func(*conn) error) error {
 	if !p.calls.Unknown() {
 		return nil
 	}
+	ctx, cancel := within(ctx, start, p.c.o.Timeout)
+	defer cancel()
 	b := p.calls.Repeat(&p.b)
 	return p.c.home.round(ctx, "EVAL", &b, onReply)
 }

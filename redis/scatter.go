@@ -173,7 +173,7 @@ func (c *pendingCommand) untold() bool {
 // nodes at once, and fills in their replies. The error is the first about a
 // connection.
 func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo, replies []Reply) error {
-	ctx, cancel := k.within(ctx, time.Now())
+	ctx, cancel := within(ctx, time.Now(), k.o.Timeout)
 	defer cancel()
 	all := make([]pendingCommand, len(cmds))
 	todo := make([]*pendingCommand, len(cmds))

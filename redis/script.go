@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
 )
@@ -30,10 +31,13 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 	if err := c.o.checkSizes(args); err != nil {
 		return Reply{err: err}
 	}
+	start := time.Now()
 	reply := c.eval(ctx, "EVALSHA", s.digest, s.digest, keys, args)
 	// The server has lost its scripts, by a restart for example. The text runs this one and makes
 	// it known again.
 	if unknownScript(reply.err) {
+		ctx, cancel := within(ctx, start, c.o.Timeout)
+		defer cancel()
 		reply = c.eval(ctx, "EVAL", s.digest, s.text, keys, args)
 	}
 	return reply
