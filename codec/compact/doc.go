@@ -22,7 +22,9 @@
 // A pointer to the same value from two places becomes two pointers to copies. A value nested more
 // than [MaxDepth] times in itself is refused. So is a value that refers to itself, or that has
 // parts of such a type in very many places. A value of a type that encodes itself is refused if its
-// methods do not return it. A time.Time keeps its instant and its offset from UTC: a time in UTC
+// methods do not return it, and so is a map with a key that does not come back as one equal to it by ==:
+// a time with a monotonic reading, or in another zone than UTC and time.Local, or a struct with data in
+// fields that are left out. A time.Time keeps its instant and its offset from UTC: a time in UTC
 // stays in UTC. Another one gets time.Local if time.Local has the same offset at this instant, and
 // else a zone without a name. Its monotonic reading is lost.
 //

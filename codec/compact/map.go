@@ -1,6 +1,7 @@
 package compact
 
 import (
+	"bytes"
 	"reflect"
 	"sync"
 	"unsafe"
@@ -70,7 +71,11 @@ func (m *mapping) encode(e *encoder, b []byte, p unsafe.Pointer) []byte {
 	for x.walk.Next() && e.err == nil {
 		x.key.SetIterKey(&x.walk)
 		x.elem.SetIterValue(&x.walk)
+		from := len(b)
 		b = m.key.encode(e, b, x.key.Addr().UnsafePointer())
+		if m.key.unlike && e.err == nil && !m.keepsKey(x.key, b[from:]) {
+			e.refuse("a key of the type "+m.of.Key().String()+" would be decoded as another", nil)
+		}
 		b = m.elem.encode(e, b, x.elem.Addr().UnsafePointer())
 		if m.least() == 0 {
 			b = append(b, 0)
@@ -78,6 +83,16 @@ func (m *mapping) encode(e *encoder, b []byte, p unsafe.Pointer) []byte {
 	}
 	m.put(x)
 	return b
+}
+
+// keepsKey reports whether a key comes back from its bytes as one that == does not tell from it.
+// Otherwise look-ups of other instances would miss its entry, or two keys would become one, which
+// Decode refuses.
+func (m *mapping) keepsKey(key reflect.Value, data []byte) bool {
+	back := reflect.New(m.of.Key())
+	d := decoder{data: bytes.Clone(data)} // a method may write to the bytes that it is given
+	m.key.decode(&d, back.UnsafePointer())
+	return d.err == nil && back.Elem().Interface() == key.Interface()
 }
 
 func (m *mapping) least() int { return m.key.least + m.elem.least }

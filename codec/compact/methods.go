@@ -77,6 +77,7 @@ func (m *methods) embedded(t reflect.Type) bool {
 func (m *methods) build(n *node, t reflect.Type) {
 	n.least, n.methods = 1, true
 	survives := m.survives(t)
+	n.unlike = survives != nil
 	n.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
 		v := reflect.NewAt(t, p)
 		if survives != nil {

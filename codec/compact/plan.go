@@ -29,6 +29,9 @@ type node struct {
 	methods bool
 	// pointers says that a value may refer to others by pointers.
 	pointers bool
+	// unlike says that a value may come back as one that == tells from it: a time, a part
+	// with methods, or a struct of which a field is left out.
+	unlike bool
 	// opaque says that no field of a struct is encoded, though it has some.
 	opaque bool
 	done   bool
@@ -133,7 +136,7 @@ func (b *builder) inside(to *node) *node {
 
 func (b *builder) build(n *node, t reflect.Type, path string) {
 	if t == reflect.TypeFor[time.Time]() {
-		n.least, n.encode, n.decode = 2, encodeTime, decodeTime
+		n.least, n.unlike, n.encode, n.decode = 2, true, encodeTime, decodeTime
 		n.leaf(t)
 		return
 	}

@@ -79,7 +79,7 @@ func appendLength(b []byte, n int, isNil bool) []byte {
 // array writes the elements. If they take no bytes, neither does the array.
 func (b *builder) array(n *node, t reflect.Type, path string) {
 	elem, count, size := b.whole(t.Elem(), path+"[]"), t.Len(), t.Elem().Size()
-	n.least, n.methods, n.pointers = times(count, elem.least), elem.methods, elem.pointers
+	n.least, n.methods, n.pointers, n.unlike = times(count, elem.least), elem.methods, elem.pointers, elem.unlike
 	switch {
 	// A million empty structs take no byte in the type, and none here.
 	case n.least == 0:

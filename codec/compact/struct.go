@@ -14,7 +14,7 @@ type field struct {
 
 func (b *builder) structure(n *node, t reflect.Type, path string) {
 	fields, left := b.fields(t, path)
-	n.flat = true
+	n.flat, n.unlike = true, left
 	for _, f := range fields {
 		n.flat = n.flat && f.flat
 		// The leaves of a struct inside become leaves of this one, so that one loop encodes all of
@@ -26,6 +26,7 @@ func (b *builder) structure(n *node, t reflect.Type, path string) {
 		n.least += f.least
 		n.methods = n.methods || f.methods
 		n.pointers = n.pointers || f.pointers
+		n.unlike = n.unlike || f.unlike
 	}
 	n.opaque = left && len(fields) == 0
 	n.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {

@@ -46,6 +46,46 @@ func TestValuesThatTheirMethodsDoNotKeepAreRefused(t *testing.T) {
 	}
 }
 
+// day is a key with a part that may come back in another zone.
+type day struct {
+	ID int
+	At time.Time
+}
+
+// pale is a key with a field that is left out.
+type pale struct {
+	ID     int
+	shade  int
+	Stamps [1]time.Time
+}
+
+func TestKeysThatComeBackAsOthersAreRefused(t *testing.T) {
+	at := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
+	zoned, other := at.In(time.FixedZone("CET", 3600)), at.In(time.FixedZone("X", 3600))
+	user, plain := url.URL{Host: "host", User: url.User("hunter2")}, url.URL{Host: "host"}
+	for what, err := range map[string]error{
+		"in a zone":              refusalOf(map[time.Time]int{zoned: 1}),
+		"two of one instant":     refusalOf(map[time.Time]int{zoned: 1, other: 2}),
+		"monotonic reading":      refusalOf(map[time.Time]int{time.Now(): 1}),
+		"zone in a field":        refusalOf(map[day]int{{1, zoned}: 1}),
+		"zone in an array":       refusalOf(map[[1]time.Time]int{{zoned}: 1}),
+		"pointer behind methods": refusalOf(map[url.URL]int{user: 1}),
+		"field that is left out": refusalOf(map[pale]int{{ID: 1}: 1, {ID: 1, shade: 2}: 2}),
+		"map in a list":          refusalOf([]map[day]string{{{1, at}: "a"}, {{1, zoned}: "b"}}),
+	} {
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	roundTrip(t, map[time.Time]int{at: 1, at.Add(1): 2})
+	roundTrip(t, map[day]int{{1, at}: 1, {2, at}: 2})
+	roundTrip(t, map[url.URL]int{plain: 1, {}: 2})
+	roundTrip(t, map[pale]int{{1, 0, [1]time.Time{at}}: 1})
+	if out, err := compact.New[map[scratched]int8]().Append(nil, map[scratched]int8{{"ab"}: 7}); err != nil || string(out) != "\x02\x02ab\x07" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 type any2 struct {
 	N *big.Int
 	R *big.Rat
