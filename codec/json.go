@@ -22,7 +22,8 @@ import (
 //   - a pointer to an embedded struct none of whose fields is written;
 //   - a [netip.Prefix] or [netip.AddrPort] that is not valid, unless it is zero;
 //   - a map with a key that its own text does not find again;
-//   - a part with methods such as MarshalJSON that do not undo each other;
+//   - a part with methods such as MarshalJSON that do not undo each other, or that do not with the option
+//     string of its field;
 //   - a value nested more than 10 000 times.
 //
 // Append accepts changes that the type announces: unexported fields and fields with the tag

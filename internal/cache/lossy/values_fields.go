@@ -41,6 +41,9 @@ func (b *planner) structure(at place) func(*walk, reflect.Value) *Change {
 		if b.JSON && deref(f.Type).Kind() == reflect.String && has(options, "string") && s.plain() {
 			s.node = &node{check: checkText, done: true} // replaced bytes are escaped twice
 		}
+		if b.JSON && has(options, "string") && b.quotesMethods(f.Type) {
+			s.node = &node{check: b.quoted(&f, at.addressed), done: true}
+		}
 		s.usual = s.omits == omission{} && !s.skips && !s.unset
 		if !s.plain() || s.skips || s.unset || s.omits.byMethod {
 			steps = append(steps, s)
@@ -67,6 +70,29 @@ func (b *planner) structure(at place) func(*walk, reflect.Value) *Change {
 			}
 		}
 		return c
+	}
+}
+
+// quotesMethods reports whether the option string of JSON is about values of t, and these have methods: an encoder ignores the
+// option then, and a decoder does not.
+func (b *planner) quotesMethods(t reflect.Type) bool {
+	return isFlatKind(deref(t).Kind()) && b.selfMade(deref(t))
+}
+
+// quoted checks the values of a field with the option string by a struct of this field alone, since the option is a part of
+// the tag.
+func (b *planner) quoted(f *reflect.StructField, addressed bool) func(*walk, reflect.Value) *Change {
+	alone := reflect.StructOf([]reflect.StructField{{Name: f.Name, Type: f.Type, Tag: f.Tag}})
+	return func(_ *walk, v reflect.Value) *Change {
+		whole := reflect.New(alone).Elem()
+		whole.Field(0).Set(v)
+		if !addressed {
+			whole = reflect.ValueOf(whole.Interface())
+		}
+		if back, err := b.again(whole); err != nil || !b.Same(whole, back) {
+			return changed("a " + f.Type.String() + " with methods and the option string would be decoded as another value, or not at all")
+		}
+		return nil
 	}
 }
 

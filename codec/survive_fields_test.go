@@ -1,0 +1,46 @@
+package codec_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+type (
+	// level is a number with a text, and tally one with a form that may be quoted.
+	level int64
+	tally int
+	// verbose has the options that are written for fields without methods.
+	verbose struct {
+		L level  `json:"l,string,omitempty"`
+		P *level `json:"p,string"`
+		T tally  `json:",string"`
+		N int    `json:"n,string"`
+	}
+)
+
+func (l level) MarshalText() ([]byte, error) { return []byte("level-" + strconv.Itoa(int(l))), nil }
+func (l *level) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(strings.TrimPrefix(string(b), "level-"))
+	*l = level(n)
+	return err
+}
+
+func (t *tally) MarshalJSON() ([]byte, error) {
+	return []byte(strconv.Quote(strconv.Itoa(int(*t)))), nil
+}
+func (t *tally) UnmarshalJSON(b []byte) error {
+	n, err := strconv.Atoi(strings.Trim(string(b), `"`))
+	*t = tally(n)
+	return err
+}
+
+func TestJSONRefusesTheOptionStringOfMethodsThatItConfuses(t *testing.T) {
+	js(t, "left out", verbose{N: 1}, true)
+	js(t, "text", verbose{L: 5}, false)
+	js(t, "pointer to a text", verbose{P: pointerTo(level(5))}, false)
+	js(t, "in a list of maps", []map[string]verbose{{"a": {L: 5}}}, false)
+	js(t, "form that may be quoted", verbose{T: 5, N: 1}, true)
+	js(t, "number of which the method is not called", map[string]verbose{"a": {T: 5}}, true)
+	js(t, "without the option", []level{5}, true)
+}
