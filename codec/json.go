@@ -19,7 +19,7 @@ import (
 //   - an interface that holds anything except nil, bool, float64, string, []any and
 //     map[string]any;
 //   - a pointer to nil, a nil [json.RawMessage] or an empty [json.Number] without omitempty;
-//   - a pointer to an embedded struct none of whose fields is written;
+//   - a pointer to an embedded struct none of whose fields is written, or one to an unexported struct;
 //   - a [netip.Prefix] or [netip.AddrPort] that is not valid, unless it is zero;
 //   - a map with a key that its own text does not find again;
 //   - a part with methods such as MarshalJSON that do not undo each other, or that do not with the option

@@ -17,6 +17,17 @@ type (
 		T tally  `json:",string"`
 		N int    `json:"n,string"`
 	}
+
+	// aside embeds a pointer, asideOr one that may be left out, and asideOf no pointer, all as a field with a name.
+	aside struct {
+		*inner `json:"inner"`
+	}
+	asideOr struct {
+		*inner `json:"inner,omitempty"`
+	}
+	asideOf struct {
+		inner `json:"inner"`
+	}
 )
 
 func (l level) MarshalText() ([]byte, error) { return []byte("level-" + strconv.Itoa(int(l))), nil }
@@ -43,4 +54,14 @@ func TestJSONRefusesTheOptionStringOfMethodsThatItConfuses(t *testing.T) {
 	js(t, "form that may be quoted", verbose{T: 5, N: 1}, true)
 	js(t, "number of which the method is not called", map[string]verbose{"a": {T: 5}}, true)
 	js(t, "without the option", []level{5}, true)
+}
+
+func TestJSONRefusesNamedEmbeddedPointersThatCannotBeMade(t *testing.T) {
+	js(t, "pointer", aside{&inner{3}}, false)
+	js(t, "in a list of maps", []map[string]aside{{"a": {&inner{3}}}}, false)
+	js(t, "null", aside{}, false)
+	js(t, "left out", asideOr{}, true)
+	js(t, "not left out", asideOr{&inner{}}, false)
+	js(t, "without a pointer", asideOf{inner{3}}, true)
+	js(t, "exported", named{&Profile{Nick: "a"}}, true)
 }

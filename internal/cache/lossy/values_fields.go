@@ -16,9 +16,9 @@ type step struct {
 	// points to zero.
 	omits omission
 	skips bool
-	// unset says that a decoder cannot make the value behind the field, and usual that
-	// omits, skips and unset are all empty.
-	unset, usual bool
+	// unset says that a decoder cannot make the value behind the field, null that it cannot
+	// read a nil either, and usual that omits, skips and unset are all empty.
+	unset, null, usual bool
 }
 
 // structure checks the fields of structs.
@@ -36,7 +36,8 @@ func (b *planner) structure(at place) func(*walk, reflect.Value) *Change {
 			node: b.node(place{f.Type, at.addressed, embedded}), at: i, name: "." + f.Name,
 			omits: b.omission(&f, options),
 			skips: b.SkipsZero && f.Type.Kind() == reflect.Pointer && !b.selfMade(f.Type),
-			unset: embedded && !f.IsExported() && f.Type.Kind() == reflect.Pointer,
+			unset: b.JSON && f.Anonymous && !f.IsExported() && f.Type.Kind() == reflect.Pointer,
+			null:  !embedded,
 		}
 		if b.JSON && deref(f.Type).Kind() == reflect.String && has(options, "string") && s.plain() {
 			s.node = &node{check: checkText, done: true} // replaced bytes are escaped twice
@@ -121,7 +122,7 @@ func (b *planner) look(s *step, w *walk, v reflect.Value) *Change {
 			return changed("a " + v.Type().String() + " that is left out would be decoded as another value")
 		}
 		return nil
-	case s.unset && !v.IsNil():
+	case s.unset && (s.null || !v.IsNil()):
 		return changed("a pointer to an embedded struct that is not exported cannot be decoded again")
 	case s.skips && pointsToZero(v):
 		return changed("a pointer to a zero " + v.Type().Elem().String() + " would be decoded as nil")
