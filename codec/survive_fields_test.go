@@ -1,6 +1,7 @@
 package codec_test
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +29,23 @@ type (
 	asideOf struct {
 		inner `json:"inner"`
 	}
+
+	// Sheet has a part that comes back as another if it is nil, and blank says when it is zero.
+	Sheet struct{ Raw json.RawMessage }
+	blank struct{ A int }
+	// filed, filedTo and blanked have options that JSON ignores.
+	filed struct {
+		Sheet `json:",omitzero"`
+	}
+	filedTo struct {
+		*Sheet `json:",omitempty,omitzero"`
+	}
+	blanked struct {
+		blank `json:",omitzero"`
+	}
 )
+
+func (b blank) IsZero() bool { return b.A == 0 }
 
 func (l level) MarshalText() ([]byte, error) { return []byte("level-" + strconv.Itoa(int(l))), nil }
 func (l *level) UnmarshalText(b []byte) error {
@@ -64,4 +81,15 @@ func TestJSONRefusesNamedEmbeddedPointersThatCannotBeMade(t *testing.T) {
 	js(t, "not left out", asideOr{&inner{}}, false)
 	js(t, "without a pointer", asideOf{inner{3}}, true)
 	js(t, "exported", named{&Profile{Nick: "a"}}, true)
+}
+
+func TestJSONBelievesNoOptionOfAnEmbeddedStruct(t *testing.T) {
+	raw := Sheet{json.RawMessage("1")}
+	js(t, "zero", filed{}, false)
+	js(t, "not zero", filed{raw}, true)
+	js(t, "pointer", filedTo{&raw}, true)
+	js(t, "pointer to zero", filedTo{&Sheet{}}, false)
+	js(t, "no pointer", filedTo{}, true)
+	js(t, "zero by a method", blanked{}, true)
+	js(t, "not zero by a method", blanked{blank{3}}, true)
 }

@@ -104,6 +104,9 @@ type omission struct{ empty, zero, byMethod bool }
 var zeroer = reflect.TypeFor[interface{ IsZero() bool }]() // read-only
 
 func (b *planner) omission(f *reflect.StructField, options string) omission {
+	if b.JSON && isFlat(f) {
+		return omission{} // JSON ignores the options of an embedded struct whose fields are those of the struct around it
+	}
 	zero, method := b.JSON && has(options, "omitzero"), implements(f.Type, []reflect.Type{zeroer})
 	return omission{
 		empty:    b.JSON && has(options, "omitempty") && f.Type.Kind() != reflect.Struct,
