@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"encoding/json"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,18 @@ type (
 		blank `json:",omitzero"`
 	}
 )
+
+// colours are a list with a text, also of nil.
+type colours []string
+
+func (c colours) MarshalText() ([]byte, error) { return []byte(strings.Join(c, ",")), nil }
+func (c *colours) UnmarshalText(b []byte) error {
+	*c = nil
+	if len(b) > 0 {
+		*c = strings.Split(string(b), ",")
+	}
+	return nil
+}
 
 func (b blank) IsZero() bool { return b.A == 0 }
 
@@ -92,4 +105,14 @@ func TestJSONBelievesNoOptionOfAnEmbeddedStruct(t *testing.T) {
 	js(t, "no pointer", filedTo{}, true)
 	js(t, "zero by a method", blanked{}, true)
 	js(t, "not zero by a method", blanked{blank{3}}, true)
+}
+
+func TestJSONKeepsPointersToANilThatHasAText(t *testing.T) {
+	js(t, "nil IP", struct{ IP *net.IP }{new(net.IP)}, true)
+	js(t, "IP", struct{ IP *net.IP }{&net.IP{15: 1}}, true)
+	js(t, "nil list with a text", new(colours), true)
+	js(t, "list with a text", &colours{"a", "b"}, true)
+	js(t, "nil raw", new(json.RawMessage), false)
+	js(t, "pointer to no pointer", new(*colours), false)
+	js(t, "nil list without a text", new([]string), false)
 }

@@ -330,11 +330,14 @@ func checkTime(_ *walk, v reflect.Value) *Change {
 	return nil
 }
 
-// pointer checks pointers. A pointer to a nil becomes a nil itself.
+// pointer checks pointers. A pointer to a nil becomes a nil itself, unless a method writes it.
 func (b *planner) pointer(t reflect.Type, embedded bool) func(*walk, reflect.Value) *Change {
 	elem := b.node(place{t.Elem(), true, embedded})
-	nullable := b.JSON && isNilable(t.Elem().Kind())
-	self := b.JSON && !embedded && b.selfMade(t.Elem()) && t.Elem() != timeType && !proven[fullName(t.Elem())]
+	made := b.JSON && !embedded && b.selfMade(t.Elem())
+	self := made && t.Elem() != timeType && !proven[fullName(t.Elem())]
+	// The method of a list or map is called for nil, too, and may write something else than null.
+	called := made && (t.Elem().Kind() == reflect.Slice || t.Elem().Kind() == reflect.Map)
+	nullable := b.JSON && isNilable(t.Elem().Kind()) && !called
 	if elem.plain() && !nullable && !self {
 		return nil
 	}
