@@ -109,6 +109,27 @@ func TestGobRefusesPointersThatBecomeNil(t *testing.T) {
 	keeps(t, "value", to(0), true)
 }
 
+// grade encodes itself by a method of the value.
+type grade int
+
+func (g grade) GobEncode() ([]byte, error) { return []byte{byte(g)}, nil }
+func (g *grade) GobDecode(b []byte) error  { *g = grade(b[0]); return nil }
+
+type (
+	graded   struct{ G **grade }
+	graded3  struct{ G ***grade }
+	numbered struct{ N **int }
+)
+
+func TestGobKeepsPointersToAZeroThatEncodesItself(t *testing.T) {
+	keeps(t, "zero", graded{to(to(grade(0)))}, true)
+	keeps(t, "zero behind three pointers", graded3{to(to(to(grade(0))))}, true)
+	keeps(t, "not zero", graded{to(to(grade(3)))}, true)
+	keeps(t, "pointer to nil", graded{new(*grade)}, false)
+	keeps(t, "pointer to a pointer to nil", graded3{to(new(*grade))}, false)
+	keeps(t, "without a method", numbered{to(to(0))}, false)
+}
+
 func TestGobRefusesWhatComesBackAsAnotherType(t *testing.T) {
 	stdgob.Register(point{})
 	stdgob.Register(&circle{})

@@ -127,7 +127,7 @@ func (b *planner) look(s *step, w *walk, v reflect.Value) *Change {
 		return nil
 	case s.unset && (s.null || !v.IsNil()):
 		return changed("a pointer to an embedded struct that is not exported cannot be decoded again")
-	case s.skips && pointsToZero(v):
+	case s.skips && b.pointsToZero(v):
 		return changed("a pointer to a zero " + v.Type().Elem().String() + " would be decoded as nil")
 	case s.plain():
 		return nil
@@ -171,14 +171,17 @@ func checkText(_ *walk, v reflect.Value) *Change {
 }
 
 // pointsToZero reports whether v leads by pointers to a value that encoding/gob does not
-// write in a field.
-func pointsToZero(v reflect.Value) bool {
+// write in a field. It writes each value by its method.
+func (b *planner) pointsToZero(v reflect.Value) bool {
 	if v.IsNil() {
 		return false
 	}
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return true
+		}
+		if b.encodesItself(v.Type()) {
+			return false
 		}
 		v = v.Elem()
 	}
