@@ -12,8 +12,9 @@ import (
 // rules describe encoding/gob.
 var rules = lossy.Rules{ // read-only
 	Format: lossy.Format{
-		Self:  []reflect.Type{reflect.TypeFor[gob.GobEncoder](), reflect.TypeFor[encoding.BinaryMarshaler]()},
-		Kinds: []reflect.Kind{reflect.Chan, reflect.Func},
+		Self:   []reflect.Type{reflect.TypeFor[gob.GobEncoder](), reflect.TypeFor[encoding.BinaryMarshaler]()},
+		Kinds:  []reflect.Kind{reflect.Chan, reflect.Func},
+		Behind: true,
 	},
 	Decodes:   []reflect.Type{reflect.TypeFor[gob.GobDecoder](), reflect.TypeFor[encoding.BinaryUnmarshaler]()},
 	Encode:    encodePart,

@@ -119,6 +119,13 @@ type (
 	graded   struct{ G **grade }
 	graded3  struct{ G ***grade }
 	numbered struct{ N **int }
+	// wired has fields that encoding/gob leaves out.
+	wired struct {
+		A     int
+		C     *chan int
+		F     **func()
+		Plain chan int
+	}
 )
 
 func TestGobKeepsPointersToAZeroThatEncodesItself(t *testing.T) {
@@ -128,6 +135,17 @@ func TestGobKeepsPointersToAZeroThatEncodesItself(t *testing.T) {
 	keeps(t, "pointer to nil", graded{new(*grade)}, false)
 	keeps(t, "pointer to a pointer to nil", graded3{to(new(*grade))}, false)
 	keeps(t, "without a method", numbered{to(to(0))}, false)
+}
+
+func TestGobNamesFieldsWithPointersToChannelsAndFunctions(t *testing.T) {
+	c := gob.New[wired]()
+	if lost := strings.Join(c.(codec.Lossy).Lost(), " "); lost != "C F Plain" {
+		t.Errorf("lost %s", lost)
+	}
+	data, err := c.Append(nil, wired{A: 1, C: to(make(chan int))})
+	if back, err2 := c.Decode(data); err != nil || err2 != nil || !reflect.DeepEqual(back, wired{A: 1}) {
+		t.Errorf("%+v, %v, %v", back, err, err2)
+	}
 }
 
 func TestGobRefusesWhatComesBackAsAnotherType(t *testing.T) {

@@ -19,6 +19,8 @@ type Format struct {
 	Tag string
 	// Kinds are the kinds of fields left out or refused.
 	Kinds []reflect.Kind
+	// Behind says that fields with pointers to values of these kinds are left out, too.
+	Behind bool
 	// Promotes says that the fields of an unexported embedded struct are encoded, too.
 	Promotes bool
 }
@@ -233,8 +235,12 @@ func (s *search) loseShadowed(all []shadow) {
 
 // leavesOut reports whether no part of a field is encoded.
 func (r *Format) leavesOut(f *reflect.StructField) bool {
+	of := f.Type
+	for i := 0; r.Behind && of.Kind() == reflect.Pointer && i < 100; i++ { // a bound for type T *T
+		of = of.Elem()
+	}
 	promoted := r.Promotes && f.Anonymous && deref(f.Type).Kind() == reflect.Struct
-	return !f.IsExported() && !promoted || r.Tag != "" && f.Tag.Get(r.Tag) == "-" || slices.Contains(r.Kinds, f.Type.Kind())
+	return !f.IsExported() && !promoted || r.Tag != "" && f.Tag.Get(r.Tag) == "-" || slices.Contains(r.Kinds, of.Kind())
 }
 
 // encodesItself reports whether t, or a pointer to it, has a method that encodes it.
