@@ -19,12 +19,11 @@ import (
 // TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck: one read finds the shared connection stuck, and
 // no read follows it over a shared connection. Of two connections both are shared meanwhile.
 func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
-	pause := false
+	var pause atomic.Bool
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.MaxConns = 2
 		s.Gate = func(_ *fakeredis.Session, name string, _ [][]byte) bool {
-			if name == "GET" && pause {
-				pause = false
+			if name == "GET" && pause.CompareAndSwap(true, false) {
 				time.Sleep(400 * time.Millisecond)
 			}
 			return false
@@ -33,7 +32,7 @@ func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
 	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		synctest.Wait()
-		pause = true
+		pause.Store(true)
 		if v, err := get(t.Context(), c, "k"); err != nil || v != "v" {
 			t.Fatal(v, err)
 		}
