@@ -185,6 +185,38 @@ func TestMalformedPiecesAreRefused(t *testing.T) {
 	}
 }
 
+// TestLessonKeepsNoMoreMarksThanAWriterHas has a piece with many stamps of one origin, which no writer makes.
+func TestLessonKeepsNoMoreMarksThanAWriterHas(t *testing.T) {
+	l, s, w := clocked(2), new(Lesson), new(writer)
+	const stamps = 400
+	w.begin(7, 1, 0)
+	for i := range uint64(stamps) {
+		// The last stamp is not the highest one.
+		w.list(recordMarks, 10_000+int64(i*7%stamps), manyMarks, []uint64{i})
+		w.begin(7, 1, int64(i+1))
+	}
+	w.send(flagMore)
+	l.Begin(s)
+	for _, p := range w.all {
+		if err := l.Learn(p, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.wide); n > maxSlices+1 {
+		t.Errorf("%d sets of marks for one origin", n)
+	}
+	l.sessions = []Knowledge{nil}
+	for i := range uint64(stamps) {
+		stamp := 10_000 + int64(i*7%stamps)
+		if l.Outlives(s, &Query{Hashes: []uint64{i << (64 - manyMarks)}, Born: stamp + int64(Skew)}, true) {
+			t.Fatalf("drop %d is forgotten", i)
+		}
+	}
+	if !l.Outlives(s, &Query{Hashes: []uint64{stamps << (64 - manyMarks)}, Born: 10_000 + int64(Skew)}, true) {
+		t.Error("a key without a drop is taken for dropped")
+	}
+}
+
 func FuzzLearn(f *testing.F) {
 	a := clocked(1)
 	for i := range 20 {

@@ -291,7 +291,7 @@ func (l *Log) learnOrigin(r *reader, s *Lesson) (at *origin) {
 	}
 	if at = l.origin(id); all > at.all {
 		at.all = all
-		s.wide = append(s.wide, told{origin: id, stamp: all})
+		s.newsOfAll(id, all)
 	}
 	return at
 }
@@ -334,14 +334,41 @@ func (s *Lesson) news(key uint64, t told) {
 	s.fresh[key] = append(s.fresh[key], t)
 }
 
-// newsOf returns the marks of the news of an origin with a stamp.
+// newsOf returns the marks of the news of an origin with a stamp, or with a later one.
 func (s *Lesson) newsOf(origin uint64, stamp int64) *marks {
-	for _, t := range s.wide {
-		if t.origin == origin && t.stamp == stamp && t.marks != nil {
+	var newest *told
+	n := 0
+	for i := range s.wide {
+		t := &s.wide[i]
+		if t.origin != origin || t.marks == nil {
+			continue
+		}
+		if t.stamp == stamp {
 			return t.marks
 		}
+		if n++; newest == nil || t.stamp > newest.stamp {
+			newest = t
+		}
+	}
+	// No writer tells of more slices of an origin. Without this bound, each record of a few bytes would
+	// cost 512 KiB. A drop that seems later than it was makes more entries old, never fewer.
+	if n >= maxSlices {
+		newest.stamp = max(newest.stamp, stamp)
+		return newest.marks
 	}
 	t := told{origin: origin, stamp: stamp, marks: &marks{size: manyMarks}}
 	s.wide = append(s.wide, t)
 	return t.marks
+}
+
+// newsOfAll notes that a drop of everything was not known.
+func (s *Lesson) newsOfAll(origin uint64, stamp int64) {
+	for i := range s.wide {
+		// The last one concerns all entries that the earlier ones concern.
+		if t := &s.wide[i]; t.origin == origin && t.marks == nil {
+			t.stamp = max(t.stamp, stamp)
+			return
+		}
+	}
+	s.wide = append(s.wide, told{origin: origin, stamp: stamp})
 }
