@@ -2,12 +2,16 @@ package snapshot_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -75,6 +79,67 @@ func TestFlippedBitsAreFoundAndNothingBehindThemIsUsed(t *testing.T) {
 			t.Fatalf("byte %d is flipped by %02x, and nobody says so", at, bit)
 		}
 		file[at] ^= bit
+	}
+}
+
+// walks counts the records for which a cache looks through L1, and ends the call with the first one.
+type walks struct {
+	n   int
+	end func()
+}
+
+func (w *walks) add() { w.n++; w.end() }
+
+// walked is a cache that is counted by walks.
+type walked struct {
+	users
+	*walks
+}
+
+func (w walked) Inside() strata.Inside {
+	return strata.Inside(transfer.NewParts(nil, walkedSource{transfer.Parts(w.users.Inside()).Source(), w.walks}))
+}
+
+type walkedSource struct {
+	transfer.Source
+	*walks
+}
+
+func (s walkedSource) Restore(ctx context.Context, taken *transfer.Taken) (transfer.Restore, error) {
+	r, err := s.Source.Restore(ctx, taken)
+	return walkedRestore{r, s.walks}, err
+}
+
+type walkedRestore struct {
+	transfer.Restore
+	*walks
+}
+
+func (r walkedRestore) DropAll() { r.add() }
+
+func (r walkedRestore) Learn([]byte) (bool, error) { r.add(); return true, nil }
+
+func TestEndOfACallEndsAFrameOfDrops(t *testing.T) {
+	for name, record := range map[string]func(*format.Writer) error{
+		"drops of everything": func(w *format.Writer) error { return w.DropAll(0, false) },
+		"logs":                func(w *format.Writer) error { return w.Log(0, []byte{0}) },
+	} {
+		c := alone(t, "users", 1)
+		rec, err := format.NewReader(bytes.NewReader(saved(t, c)), format.Limits{}).Next()
+		must(t, err)
+		var b bytes.Buffer
+		w := format.NewWriter(&b, format.Header{Created: time.Now(), Mode: format.Values})
+		_, err = w.Section(*rec.Section)
+		must(t, err)
+		for range 100 {
+			must(t, record(w))
+		}
+		must(t, w.Close())
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := &walks{end: cancel}
+		if _, err := snapshot.Read(ctx, &b, snapshot.Options{}, walked{c, seen}); !errors.Is(err, context.Canceled) || seen.n != 1 {
+			t.Errorf("%s: after the end of the call L1 is looked through %d times, %v", name, seen.n-1, err)
+		}
 	}
 }
 

@@ -230,7 +230,7 @@ func (in *incoming) record(rec *format.Record) error {
 	case format.KindEntry:
 		in.entry(&in.sections[rec.Index], rec.Entry)
 	case format.KindDrop:
-		in.drop(&in.sections[rec.Index], rec.Drop)
+		return in.drop(&in.sections[rec.Index], rec.Drop)
 	case format.KindLog:
 		return in.learn(&in.sections[rec.Index], rec.Log)
 	case format.KindLeft:
@@ -338,7 +338,7 @@ func (in *incoming) entry(s *section, e *format.Entry) {
 
 // drop makes a key absent, or all keys, among the entries that the snapshot has
 // stored here.
-func (in *incoming) drop(s *section, d format.Drop) {
+func (in *incoming) drop(s *section, d format.Drop) error {
 	switch {
 	case s.restore == nil:
 	case !d.All:
@@ -346,14 +346,24 @@ func (in *incoming) drop(s *section, d format.Drop) {
 	// A cache that tells its drops in logs writes this record only for readers of earlier versions,
 	// which know no logs. It would empty L1 for nothing.
 	case !s.told:
+		// A frame may have thousands of these records, and L1 is looked through for each. Reads from the
+		// stream, which see the end of the call, are only between frames.
+		if err := context.Cause(in.rd.ctx); err != nil {
+			return err
+		}
 		s.restore.DropAll()
 	}
+	return nil
 }
 
 // learn takes in a piece of the drops that the other cache knows.
 func (in *incoming) learn(s *section, piece []byte) error {
 	if s.restore == nil {
 		return nil
+	}
+	// L1 may be looked through for this piece, too.
+	if err := context.Cause(in.rd.ctx); err != nil {
+		return err
 	}
 	told, err := s.restore.Learn(piece)
 	s.told = told

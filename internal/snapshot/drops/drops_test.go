@@ -217,6 +217,32 @@ func TestLessonKeepsNoMoreMarksThanAWriterHas(t *testing.T) {
 	}
 }
 
+func TestDropsOfEverythingInARowLookAtEntriesOnce(t *testing.T) {
+	log, looks := clocked(1), 0
+	withdraw := func(func(*Aged) bool) { looks++ }
+	first := NewLearner(log, withdraw)
+	for range 1000 {
+		first.DropAll()
+	}
+	if looks != 0 {
+		t.Errorf("%d looks, and no entry is from a snapshot", looks)
+	}
+	second := NewLearner(log, withdraw)
+	second.Ask(key(1), nil, 0)
+	if !second.Admit(func() {}) {
+		t.Fatal("an entry from after the drops is refused")
+	}
+	for range 1000 {
+		first.DropAll()
+	}
+	if looks != 1 {
+		t.Errorf("%d looks for the entry of another snapshot", looks)
+	}
+	if second.Admit(func() {}) {
+		t.Error("an entry is taken in after a drop of everything")
+	}
+}
+
 func FuzzLearn(f *testing.F) {
 	a := clocked(1)
 	for i := range 20 {

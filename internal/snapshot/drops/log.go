@@ -45,6 +45,7 @@ type Log struct {
 	forgot marks                           // of drops no longer in the stripes
 	sliced atomic.Int64                    // the last moment at which forgot was cut
 	widely atomic.Int64                    // the time of the clock when a drop of many keys was learned last
+	taken  atomic.Uint64                   // entries admitted so far
 
 	mu       sync.RWMutex // guards below; held for reading while an entry is taken in
 	origins  []*origin    // that snapshots have told of; the first one stands for the forgotten ones
@@ -302,6 +303,7 @@ func (l *Log) Admit(q *Query, insert func()) bool {
 		return false
 	}
 	insert()
+	l.taken.Add(1)
 	return true
 }
 

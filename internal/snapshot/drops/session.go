@@ -38,7 +38,8 @@ type Learner struct {
 	withdraw func(old func(*Aged) bool)
 	lesson   Lesson
 	query    Query
-	begun    bool // an entry was asked for
+	begun    bool   // an entry was asked for
+	swept    uint64 // entries that the log had admitted at the last DropAll
 }
 
 // Aged describes an entry of a cache by all that decides about it.
@@ -155,6 +156,13 @@ func (l *Learner) Drop(key uint64) bool {
 func (l *Learner) DropAll() {
 	if l.log != nil {
 		l.log.CutAll()
+		// Each withdraw looks at all entries of L1, and a small snapshot may have thousands of these records.
+		// Without an entry taken in since the last one, there is nothing to withdraw.
+		taken := l.log.taken.Load()
+		if taken == l.swept {
+			return
+		}
+		l.swept = taken
 	}
 	l.withdraw(func(e *Aged) bool { return e.Taken })
 }
