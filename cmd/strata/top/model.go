@@ -2,7 +2,9 @@ package top
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -111,8 +113,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.name != m.chosen || msg.key != m.typed {
 			break
 		}
-		if m.failed(msg.err); msg.err == nil {
-			m.explained = msg.e
+		// The error stays on the page of the key: nothing asks again.
+		if m.explained = msg.e; msg.err != nil {
+			m.explained = api.Explained{Error: msg.err.Error()}
+		}
+	case tea.PasteMsg:
+		if m.screen == asking {
+			m.add(msg.Content)
 		}
 	case tea.KeyPressMsg:
 		if m.screen == asking {
@@ -237,9 +244,21 @@ func (m *model) write(key tea.KeyPressMsg) tea.Cmd {
 			return explainedMsg{e, err, name, typed}
 		}
 	default:
-		if len(m.typed)+len(key.Text) <= api.MaxKey {
-			m.typed += key.Text
-		}
+		m.add(key.Text)
 	}
 	return nil
+}
+
+// add adds a text to the key that is typed, unless the page takes no key so long.
+func (m *model) add(text string) {
+	// A paste may end with a new line, which no key press types.
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if len(m.typed)+len(text) <= api.MaxKey {
+		m.typed += text
+	}
 }

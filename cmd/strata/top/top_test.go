@@ -156,6 +156,34 @@ func TestLateExplanationIsNotShownUnderAnotherKey(t *testing.T) {
 	}
 }
 
+func TestPastedKeyIsTyped(t *testing.T) {
+	m := view(t, summary("users", 7, 7))
+	m.Update(tea.PasteMsg{Content: "before"})
+	press(m, "e", "a")
+	m.Update(tea.PasteMsg{Content: "user:\x1b42\n"})
+	if m.typed != "auser:42" || !strings.Contains(m.draw(), "auser:42_") {
+		t.Errorf("after a paste the key is %q:\n%s", m.typed, m.draw())
+	}
+	m.Update(tea.PasteMsg{Content: strings.Repeat("x", api.MaxKey)})
+	if m.typed != "auser:42" {
+		t.Errorf("a key of %d bytes is taken", len(m.typed))
+	}
+}
+
+func TestErrorOfAnExplanationStays(t *testing.T) {
+	m := view(t, summary("users", 7, 7))
+	press(m, "e", "a", "enter")
+	m.Update(explainedMsg{api.Explained{}, errors.New("too many actions"), "users", "a"})
+	// The overview is asked for each second, whatever the screen is.
+	m.Update(overviewMsg{api.Overview{Caches: []api.Summary{summary("users", 7, 7)}}, nil})
+	if text := m.draw(); !strings.Contains(text, "too many actions") || strings.Contains(text, "are asked") {
+		t.Errorf("after the next answer of the page:\n%s", text)
+	}
+	if press(m, "e", "b", "enter"); strings.Contains(m.draw(), "too many actions") {
+		t.Errorf("the error is shown under another key:\n%s", m.draw())
+	}
+}
+
 func TestScreensFitEveryTerminal(t *testing.T) {
 	hostile := summary("\x1b[31mevil\u202e\u4e16\u754c"+strings.Repeat("long", 100), 5, 1)
 	hostile.Info.Bus, hostile.Numbers.Bus.Pending, hostile.Numbers.Remote.BreakerOpen = "x", 3, true
