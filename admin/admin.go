@@ -170,12 +170,17 @@ var (
 func (p *Page) route(w http.ResponseWriter, r *http.Request) {
 	dir, name := path.Split(r.URL.Path)
 	folder := path.Base(dir)
+	// A prefix may have folders of these names, too: the page may be at /api/strata.
+	var answer http.HandlerFunc
+	if folder == "api" {
+		answer = p.api(name)
+	}
 	switch {
-	case folder == "api" && name != "":
-		p.api(w, r, name)
+	case answer != nil:
+		answer(w, r)
 	case r.Method == http.MethodPost:
 		page.Fail(w, http.StatusMethodNotAllowed, errGet)
-	case folder == "assets" && name != "":
+	case folder == "assets" && strings.Contains(name, "."):
 		p.assets.Serve(w, name)
 	case name == "" && strings.HasSuffix(r.URL.Path, "/"):
 		p.assets.Serve(w, "index.html")
@@ -205,30 +210,32 @@ func (p *Page) toSlash(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-// api answers a request for JSON.
-func (p *Page) api(w http.ResponseWriter, r *http.Request, name string) {
+// api returns the handler of requests for JSON with a name, or nil.
+func (p *Page) api(name string) http.HandlerFunc {
 	queries := map[string]http.HandlerFunc{
 		"caches": p.serveCaches, "cache": p.serveCache, "stream": p.serveStream, "explain": p.serveExplain,
 	}
 	actions := map[string]http.HandlerFunc{
 		"invalidate": p.invalidate, "tags": p.tags, "all": p.all, "tune": p.tune,
 	}
-	post := r.Method == http.MethodPost
-	query, isQuery := queries[name]
-	action, isAction := actions[name]
-	switch {
-	case isQuery && !post:
-		query(w, r)
-	case isAction && post:
-		action(w, r)
-	case isQuery:
-		w.Header().Set("Allow", "GET, HEAD")
-		page.Fail(w, http.StatusMethodNotAllowed, errGet)
-	case isAction:
-		w.Header().Set("Allow", "POST")
-		page.Fail(w, http.StatusMethodNotAllowed, errPost)
-	default:
-		page.Fail(w, http.StatusNotFound, errNotFound)
+	query, action := queries[name], actions[name]
+	if query == nil && action == nil {
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		post := r.Method == http.MethodPost
+		switch {
+		case query != nil && !post:
+			query(w, r)
+		case action != nil && post:
+			action(w, r)
+		case query != nil:
+			w.Header().Set("Allow", "GET, HEAD")
+			page.Fail(w, http.StatusMethodNotAllowed, errGet)
+		default:
+			w.Header().Set("Allow", "POST")
+			page.Fail(w, http.StatusMethodNotAllowed, errPost)
+		}
 	}
 }
 

@@ -194,6 +194,20 @@ func TestRoutesWorkBelowAnyPrefix(t *testing.T) {
 	}
 }
 
+func TestPageBelowAFolderNamedAsItsOwnIsFound(t *testing.T) {
+	p := pageOf(t, Options{})
+	for _, path := range []string{"/api/strata", "/internal/api/strata", "/assets/strata"} {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, local("GET", path, ""))
+		if to := w.Header().Get("Location"); w.Code != http.StatusTemporaryRedirect || to != "./strata/" {
+			t.Errorf("%s: %d, to %q", path, w.Code, to)
+		}
+		if status, body := ask(p, local("GET", path+"/", "")); status != 200 || !strings.Contains(body, "<!doctype html>") {
+			t.Errorf("%s/: %d %.80s", path, status, body)
+		}
+	}
+}
+
 func TestAddressWithoutSlashLeadsToThePage(t *testing.T) {
 	p := pageOf(t, Options{})
 	for target, want := range map[string]string{
@@ -215,7 +229,7 @@ func TestAddressWithoutSlashLeadsToThePage(t *testing.T) {
 func TestOtherAddressesAreNotFound(t *testing.T) {
 	p := pageOf(t, Options{}, &fake{name: "users"})
 	for target, want := range map[string]int{
-		"/favicon.ico": 404, "/api/nothing": 404, "/api/../x.go": 404, "/assets/none.js": 404, "/assets/..%2fadmin.go": 404, "/debug/strata/admin.go": 404,
+		"/favicon.ico": 404, "/api/nothing.js": 404, "/api/../x.go": 404, "/assets/none.js": 404, "/assets/..%2fadmin.go": 404, "/debug/strata/admin.go": 404,
 		"/api/cache?name=nobody": 404, "/api/explain?name=nobody&key=k": 404, "/api/stream?name=nobody": 404, "/api/cache": 404, "/api/stream?name=": 404,
 		"/api/all": 405, "/api/tune": 405, "/api/invalidate": 405, "/api/tags": 405,
 	} {
@@ -223,7 +237,7 @@ func TestOtherAddressesAreNotFound(t *testing.T) {
 			t.Errorf("GET %s: %d %s, want %d", target, status, body, want)
 		}
 	}
-	for target, want := range map[string]int{"/": 405, "/assets/page.css": 405, "/api/caches": 405, "/api/stream": 405, "/api/nothing": 404} {
+	for target, want := range map[string]int{"/": 405, "/assets/page.css": 405, "/api/caches": 405, "/api/stream": 405, "/api/nothing": 405} {
 		if status, _ := ask(p, local("POST", target, "{}")); status != want {
 			t.Errorf("POST %s: %d, want %d", target, status, want)
 		}
