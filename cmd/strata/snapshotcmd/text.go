@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
 )
 
@@ -19,7 +20,7 @@ func number(n int) string { return humanize.Comma(int64(n)) }
 func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
 
 // shown is a text of another machine for a terminal: without control characters, and cut
-// to a width.
+// to a width in columns.
 func shown(text string, width int) string {
 	if len(text) > 4*width {
 		text = text[:4*width] // enough of it: no character has more than four bytes
@@ -29,10 +30,15 @@ func shown(text string, width int) string {
 	if plain := quoted[1 : len(quoted)-1]; plain == text && strings.TrimSpace(text) == text && text != "" {
 		quoted = text
 	}
-	if utf8.RuneCountInString(quoted) > width {
-		quoted = string([]rune(quoted)[:width-1]) + "…"
+	if lipgloss.Width(quoted) <= width {
+		return quoted
 	}
-	return quoted
+	// Some characters take two columns, and some none.
+	for lipgloss.Width(quoted) >= width {
+		_, last := utf8.DecodeLastRuneInString(quoted)
+		quoted = quoted[:len(quoted)-last]
+	}
+	return quoted + "…"
 }
 
 // count is a number of a snapshot, which may be any.
@@ -74,7 +80,7 @@ func sentence(text string) string {
 func writeFact(w io.Writer, title, text string) {
 	line := title
 	for word := range strings.FieldsSeq(text) {
-		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+		if lipgloss.Width(line)+1+lipgloss.Width(word) > columns {
 			fmt.Fprintln(w, line)
 			line = "   "
 		}

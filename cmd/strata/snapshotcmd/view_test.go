@@ -12,10 +12,30 @@ import (
 	"testing/synctest"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) // read-only
+
+func TestTextsOfWideCharactersKeepToTheirColumns(t *testing.T) {
+	for _, text := range []string{strings.Repeat("漢", 44), strings.Repeat("a漢", 44), strings.Repeat("a", 60), strings.Repeat("😀", 23), strings.Repeat("e\u0301", 60)} {
+		if n := lipgloss.Width(shown(text, maxKey)); n > maxKey || n < maxKey-1 {
+			t.Errorf("a key takes %d columns of %d: %s", n, maxKey, shown(text, maxKey))
+		}
+		var b strings.Builder
+		writeFact(&b, shown(text, 20), strings.Repeat("漢漢 ", 40))
+		for line := range strings.Lines(b.String()) {
+			if n := lipgloss.Width(line); n > columns {
+				t.Errorf("a line has %d columns: %s", n, line)
+			}
+		}
+	}
+	if text := strings.Repeat("漢", maxKey/2); shown(text, maxKey) != text {
+		t.Errorf("a key that fits is cut: %s", shown(text, maxKey))
+	}
+}
 
 // written returns a snapshot of two caches with entries of all kinds.
 func written(t *testing.T) []byte {
