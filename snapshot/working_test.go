@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -320,6 +321,26 @@ func TestReportTellsWhatIsMissing(t *testing.T) {
 			t.Errorf("a full L1: %+v, %v", r, err)
 		}
 	})
+}
+
+// TestEntriesBeyondTheBoundAreCounted has negative entries, which are written last, and remembered failures, which
+// no snapshot has.
+func TestEntriesBeyondTheBoundAreCounted(t *testing.T) {
+	c := alone(t, "users", 5, func(o *strata.Options[string, string]) { o.NotFoundTTL, o.ErrorTTL = time.Hour, time.Hour })
+	down := func(context.Context, string) (string, error) { return "", errors.New("down") }
+	for i := range 5 {
+		must(t, c.SetNotFound(t.Context(), fmt.Sprint("none", i)))
+		_, err := c.GetOrLoad(t.Context(), fmt.Sprint("bad", i), down)
+		if err == nil {
+			t.Fatal("no error")
+		}
+	}
+	for most, beyond := range map[int]int{3: 7, 5: 5, 7: 3, 10: 0, 20: 0} {
+		r, err := snapshot.Write(t.Context(), io.Discard, snapshot.Options{MaxEntries: most}, c)
+		if err != nil || r.Entries() != 10-beyond || r.Missing() != beyond {
+			t.Errorf("of 10 entries %d are written and %d missing, %v; want %d", r.Entries(), r.Missing(), err, beyond)
+		}
+	}
 }
 
 func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {

@@ -24,27 +24,26 @@ func (c *Cache[K, V]) append(b []byte, v V) (all []byte, err error) {
 }
 
 // hottest iterates over the keys with a value, the hottest first, each with the number of
-// entries after it.
+// those after it.
 func (c *Cache[K, V]) hottest() iter.Seq2[K, int] {
 	return func(yield func(K, int) bool) {
 		all := c.Values.HottestKeys()
 		for i, key := range all {
-			if !yield(key, len(all)-i-1+c.Negatives.Len()) {
+			if !yield(key, len(all)-i-1) {
 				return
 			}
 		}
 	}
 }
 
-// absent iterates over the keys with a negative entry.
-func (c *Cache[K, V]) absent() iter.Seq[K] {
-	return func(yield func(K) bool) {
-		for e := range c.Negatives.All() {
-			if !yield(e.Key) {
-				return
-			}
+// absent returns the keys with a negative entry. A remembered failure is none: no snapshot has it.
+func (c *Cache[K, V]) absent() (keys []K) {
+	for e := range c.Negatives.All() {
+		if n := c.Recall(e.Key); n != nil && n.NotFound {
+			keys = append(keys, e.Key)
 		}
 	}
+	return keys
 }
 
 // value fills in the entry to from the entry that L1 has of key now, except for its Key and its

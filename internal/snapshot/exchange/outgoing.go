@@ -47,17 +47,23 @@ func (d *outgoing[K, V]) Entries() iter.Seq2[*format.Entry, func([]byte) ([]byte
 	return func(yield func(*format.Entry, func([]byte) ([]byte, error)) bool) {
 		for key, after := range d.c.hottest() {
 			if d.mine(key) && d.take(key) && !yield(&d.now, d.append) {
-				d.left.Beyond += uint64(after / max(1, d.parts))
+				d.beyond(after + len(d.c.absent()))
 				return
 			}
 		}
-		for key := range d.c.absent() {
+		absent := d.c.absent()
+		for i, key := range absent {
 			if d.mine(key) && d.takeNegative(key) && !yield(&d.now, d.append) {
+				d.beyond(len(absent) - i - 1)
 				return
 			}
 		}
 	}
 }
+
+// beyond notes that Entries ended before n entries, of which each dump of a snapshot has about the same
+// share.
+func (d *outgoing[K, V]) beyond(n int) { d.left.Beyond += uint64(n / max(1, d.parts)) }
 
 // sampleSeed makes the shares of a snapshot the same for one process.
 var sampleSeed = maphash.MakeSeed() // read-only
