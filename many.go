@@ -338,7 +338,7 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
-	patience := c.patience(soft, b.reads.begun.TagGeneration)
+	patience := c.patience(soft, b.reads.begun.TagGeneration, m.call.noMemory)
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)

@@ -90,14 +90,14 @@ func (c *core) softly(ctx context.Context, takes bool) (soft context.Context, ca
 func nothing() {}
 
 // patience returns the patience of a caller that came at this watermark of tags: it ends
-// with soft, unless soft is nil.
-func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patience) {
+// with soft, unless soft is nil. With noMemory it is for no value of L1.
+func (c *core) patience(soft context.Context, watermark uint64, noMemory bool) (p flight.Patience) {
 	if soft == nil {
 		return p
 	}
-	p.Soft = soft
-	p.Good = func(until int64, tags []string, read uint64) bool {
-		return c.now() < until && !c.generation.DroppedBetween(tags, read, watermark)
+	p.Soft, p.Good = soft, func(until int64, note uint8, tags []string, read uint64) bool {
+		ofL1 := noMemory && note&noteTier == noteL1
+		return c.now() < until && !ofL1 && !c.generation.DroppedBetween(tags, read, watermark)
 	}
 	return p
 }
@@ -181,7 +181,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 			return flight.None, err
 		}
 		watermark := c.generation.TagWatermark()
-		patience := c.patience(soft, watermark)
+		patience := c.patience(soft, watermark, o.noMemory)
 		patience.Registered = o.registered
 		p, err = c.flights.Do(ctx, patience, key, kind, c.leader(load, o), r)
 		ofL1 := o.noMemory && r.Note&noteTier == noteL1

@@ -64,8 +64,8 @@ type Patience struct {
 	// Nil means never.
 	Soft context.Context
 	// Good reports whether an offer, good until a given time, may still be taken. The
-	// tags are the Tags of the [Result].
-	Good func(until int64, tags []string, tagWatermark uint64) bool
+	// note and the tags are those of the [Result].
+	Good func(until int64, note uint8, tags []string, tagWatermark uint64) bool
 	// Registered, if not nil, is called when the caller has a flight, which it
 	// leads or has joined: from then on Running counts that flight.
 	Registered func()

@@ -65,21 +65,18 @@ func (f *Flight[K, V]) answer(r *Result[V]) error {
 }
 
 // take writes the offer of f to r, and ends the caller's waiting; f continues. If f has no
-// offer yet, taken is false and next is a channel that the coming offer closes. If the caller
-// may not take the offer, taken is false and next is nil.
+// offer that the caller may take, taken is false and next is a channel that the coming offer
+// closes: an offer of L2 may follow the one of L1.
 func (g *Group[K, V]) take(p Patience, f *Flight[K, V], r *Result[V]) (next <-chan struct{}, taken bool) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := f.offered
-	if o == nil {
+	if o == nil || !p.Good(o.until, o.result.Note, o.result.Tags, o.result.TagWatermark) {
 		if f.offers == nil {
 			f.offers = make(chan struct{})
 		}
 		return f.offers, false
-	}
-	if !p.Good(o.until, o.result.Tags, o.result.TagWatermark) {
-		return nil, false
 	}
 	f.kept = true
 	f.count(-1)

@@ -1,0 +1,69 @@
+package loads_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// askedTooOften is a context that counts as cancelled after many questions, so that a caller in a busy loop ends.
+type askedTooOften struct {
+	context.Context
+	asked int
+}
+
+func (a *askedTooOften) Err() error {
+	if a.asked++; a.asked > 100 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestNoMemoryCallerWaitsInPlaceOfAnOfferOfL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, softly)
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(2 * time.Minute)
+		o := &lab.Origin{Takes: time.Second}
+		o.Value.Store(2)
+		go c.GetOrLoad(t.Context(), "k", o.Load)
+		synctest.Wait()
+		ctx := &askedTooOften{Context: context.Background()}
+		v, err := c.GetOrLoad(ctx, "k", o.Load, strata.NoMemory())
+		if v != 2 || err != nil {
+			t.Errorf("%d, %v after %d looks at the context; want 2 of the load", v, err, ctx.asked)
+		}
+	})
+}
+
+func TestNoMemoryCallerIsOfferedTheValueOfL2BehindTheOneOfL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		var slow atomic.Int64
+		c := lab.Instance(t, s, softly, func(o *strata.Options[string, int64]) {
+			o.Remote.Timeout = time.Second
+			o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(string, string) (time.Duration, error) {
+				return time.Duration(slow.Load()), nil
+			})
+		})
+		lab.Must(t, c.Set(t.Context(), "k", 2))
+		lab.Must(t, c.Set(t.Context(), "k", 1, strata.NoRemote()))
+		time.Sleep(2 * time.Minute)
+		slow.Store(int64(300 * time.Millisecond))
+		o := &lab.Origin{Takes: 10 * time.Second}
+		go c.GetOrLoad(t.Context(), "k", o.Load)
+		synctest.Wait()
+		begun := time.Now()
+		v, err := c.GetOrLoad(&askedTooOften{Context: context.Background()}, "k", o.Load, strata.NoMemory())
+		if took := time.Since(begun); v != 2 || err != nil || took > time.Second {
+			t.Errorf("%d, %v after %v; want 2 of L2 within a second", v, err, took)
+		}
+		time.Sleep(20 * time.Second)
+	})
+}
