@@ -342,7 +342,8 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)
-		if err == nil && c.outdated(&r, b.reads.begun.TagGeneration) {
+		ofL1 := m.call.noMemory && r.Note&noteTier == noteL1
+		if err == nil && (ofL1 || c.outdated(&r, b.reads.begun.TagGeneration)) {
 			again = append(again, f.Key)
 			continue
 		}

@@ -67,3 +67,28 @@ func TestNoMemoryCallerIsOfferedTheValueOfL2BehindTheOneOfL1(t *testing.T) {
 		time.Sleep(20 * time.Second)
 	})
 }
+
+func TestGetManyWithNoMemoryJoinsNoAnswerOfL1(t *testing.T) {
+	for name, fails := range map[string]bool{"stale on error": true, "offer": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, softly)
+				lab.Must(t, c.Set(t.Context(), "k", 1))
+				time.Sleep(2 * time.Minute)
+				o := &lab.Origin{Takes: time.Second}
+				o.Value.Store(2)
+				go c.GetOrLoad(t.Context(), "k", func(ctx context.Context, key string) (int64, error) {
+					if v, err := o.Load(ctx, key); !fails {
+						return v, err
+					}
+					return 0, lab.ErrDown
+				})
+				synctest.Wait()
+				all, err := c.GetMany(t.Context(), []string{"k"}, lab.EachOf(o.Load), strata.NoMemory())
+				if all["k"] != 2 || err != nil {
+					t.Errorf("%v, %v; want 2 of the origin: L1 has 1", all, err)
+				}
+			})
+		})
+	}
+}
