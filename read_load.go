@@ -179,12 +179,12 @@ func (l *loaderRun[K, V]) CutShort() {
 		}
 	}()
 	for _, r := range l.reads {
-		defer r.cutShort(l.within, took) // a hook that ends the goroutine holds up no other read
+		defer r.cutShort(l.within, now, took) // a hook that ends the goroutine holds up no other read
 	}
 }
 
-// cutShort lands a read after its load has not ended in time.
-func (r *read[K, V]) cutShort(ctx context.Context, took time.Duration) {
+// cutShort lands a read after its load, with ctx, has not ended in time.
+func (r *read[K, V]) cutShort(ctx *loadContext, now int64, took time.Duration) {
 	defer r.land() // also when a hook ends the goroutine
 	defer func() {
 		if p := recover(); p != nil {
@@ -192,8 +192,9 @@ func (r *read[K, V]) cutShort(ctx context.Context, took time.Duration) {
 		}
 	}()
 	err := r.c.endedLoad(ctx, r.f)
-	r.outcome.took = took
+	r.outcome.took, r.outcome.ended = took, now
 	r.outcome.res = flight.Result[V]{Err: err}
+	applyLoad(ctx.load.Load(), &r.call, r.f.Key) // what the Loader has said by now
 	r.c.loaded(ctx, r.f.Key, *new(V), LoadError, took, err)
 	r.loadFailed(err)
 }

@@ -398,3 +398,29 @@ func TestFailedLoadEndsTheStaleLifeOfWhatAnotherReadHasFound(t *testing.T) {
 		time.Sleep(time.Second)                 // in the bubble
 	})
 }
+
+func TestWindowsOfALoadThatTimesOutCountForTheValue(t *testing.T) {
+	none := strata.Stale{WhileRevalidate: -1, OnError: -1}
+	for name, opts := range map[string][]strata.CallOption{"SetStale": nil, "WithStale": {strata.WithStale(none)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.Limits.HardTimeout, o.ErrorTTL = time.Second, 10*time.Second })
+				lab.Must(t, c.Set(t.Context(), "k", 1))
+				time.Sleep(2 * time.Minute)
+				hangs := func(ctx context.Context, _ string) (int64, error) {
+					if opts == nil {
+						strata.Loading(ctx).SetStale(none)
+					}
+					time.Sleep(2 * time.Second)
+					return 0, lab.ErrDown
+				}
+				for _, opts := range [][]strata.CallOption{opts, nil} { // the load, and the next caller
+					if v, err := c.GetOrLoad(t.Context(), "k", hangs, opts...); err == nil {
+						t.Errorf("got %d, which may not be stale any more", v)
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
