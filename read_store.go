@@ -126,7 +126,8 @@ func (r *read[K, V]) loadFailed(err error) {
 	r.relive() // before other reads find the failure
 	if remembered {
 		r.c.origin.Unanswered()
-		r.c.near.Failed(r.f.Key, err, r.call.own)
+		begun := r.outcome.ended - int64(r.outcome.took)
+		r.c.flights.WithRight(r.f, func(right bool) { r.c.near.Failed(r.f.Key, err, r.call.own, begun, right) })
 	}
 	if r.serveCandidate(err) && !r.call.refresh {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)

@@ -410,6 +410,14 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r *Result[V], insert func()) (stored
 	return stored, callers
 }
 
+// WithRight calls do under the lock that Fence takes, and tells it whether f, which has not landed,
+// has the right to store. It must not wait or call back.
+func (g *Group[K, V]) WithRight(f *Flight[K, V], do func(right bool)) {
+	f.home.mu.Lock()
+	defer f.home.mu.Unlock()
+	do(!f.fenced)
+}
+
 // NotKept notes that the result of f is stored in no tier, so that no entry shows
 // it: an extra key of a batch that began earlier may be older. It is called by an
 // insert of [Group.Land].

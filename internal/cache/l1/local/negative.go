@@ -76,11 +76,13 @@ func (s *Store[K, V]) Throttled(key K) error {
 	return nil
 }
 
-// Failed remembers that a load of key has failed with err. own are the lives that the load
-// has set, or nil. No right to store is needed: a failure is no value that could be old.
-func (s *Store[K, V]) Failed(key K, err error, own *expiry.Own) {
+// Failed remembers that a load of key, begun at some time, has failed with err. own are the lives
+// that the load has set, or nil. No right to store is needed, since a failure is no value that could
+// be old; but without it the failure replaces no later answer. Failed is called under the lock of
+// the key's flights.
+func (s *Store[K, V]) Failed(key K, err error, own *expiry.Own, begun int64, right bool) {
 	base := s.ErrorTTL
-	if base == 0 {
+	if base == 0 || !right && s.answeredSince(key, begun) {
 		return
 	}
 	now := s.Values.Now()
@@ -92,6 +94,19 @@ func (s *Store[K, V]) Failed(key K, err error, own *expiry.Own) {
 	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
 	m.Fresh = l1.After(now, holds)
 	s.Negatives.Set(l1.NewEntry(s.Negatives, key, m, l1.After(now, holds+2*maxBackoff*base)), 1)
+}
+
+// answeredSince reports whether L1 has an answer that is newer than a load of key, which was begun
+// at some time and has lost the right to store: a value, or that there is none. Whether drops of
+// everything have made a negative entry invalid is not known under the lock of the key's flights,
+// where Lane must not be called; then it is none.
+func (s *Store[K, V]) answeredSince(key K, begun int64) bool {
+	if m, now := s.Negatives.Peek(key); m != nil && m.Value.NotFound {
+		v, _ := s.JudgeTags(m.Value.Traits)
+		return now < m.Value.Fresh && m.Value.Stamp >= s.Ledger.Watermark() && v == ledger.Valid
+	}
+	e, now := s.Values.Glance(key)
+	return e != nil && now < e.Value.FreshUntil(e.Dead) && s.Born(e) >= begun
 }
 
 // FailedWith returns the lives that the last load of key has said, if it has failed.

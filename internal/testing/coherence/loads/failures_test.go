@@ -306,3 +306,61 @@ func TestErrorsOfThisPackageComeAsTheyAre(t *testing.T) {
 		}
 	})
 }
+
+// failsInASecond is a Loader.
+func failsInASecond(context.Context, string) (int64, error) {
+	time.Sleep(time.Second)
+	return 0, lab.ErrDown
+}
+
+func TestNotFoundOutlivesAnEarlierLoadThatFails(t *testing.T) {
+	for name, find := range map[string]func(t *testing.T, c *strata.Cache[string, int64]){
+		"SetNotFound": func(t *testing.T, c *strata.Cache[string, int64]) { lab.Must(t, c.SetNotFound(t.Context(), "k")) },
+		"later load": func(t *testing.T, c *strata.Cache[string, int64]) {
+			lab.Must(t, c.Invalidate(t.Context(), "k"))
+			findsNothing(t, c, (&missing{}).load)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, lab.Negatives, lab.Remembering)
+				go c.GetOrLoad(t.Context(), "k", failsInASecond)
+				synctest.Wait()
+				find(t, c)
+				time.Sleep(10 * time.Second)
+				findsNothing(t, c, lab.PlainLoad)
+			})
+		})
+	}
+}
+
+func TestValueSetDuringALoadThatFailsIsRefreshedInItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.RefreshAt, o.TTL, o.ErrorTTL = 0.5, 10*time.Second, time.Minute
+		})
+		go c.GetOrLoad(t.Context(), "k", failsInASecond)
+		synctest.Wait()
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(7 * time.Second)
+		o := &lab.Origin{}
+		lab.MustGet(t, c, "k", o.Load)
+		synctest.Wait()
+		if o.Loads.Load() != 1 {
+			t.Error("no refresh, because a load from before the Set has failed")
+		}
+	})
+}
+
+func TestFailureOfALoadFromBeforeAnInvalidateIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, lab.Remembering)
+		go c.GetOrLoad(t.Context(), "k", failsInASecond)
+		synctest.Wait()
+		lab.Must(t, c.Invalidate(t.Context(), "k"))
+		time.Sleep(1100 * time.Millisecond)
+		if v, err := c.GetOrLoad(t.Context(), "k", lab.Never(t)); !errors.Is(err, lab.ErrDown) {
+			t.Errorf("%d, %v; want the failure", v, err)
+		}
+	})
+}
