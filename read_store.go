@@ -102,6 +102,7 @@ func (r *read[K, V]) keep(s *toStore[K, V]) (ok bool) {
 		return r.keepNotFound(err, s)
 	case r.candidate.value != nil && isAnswer(err, ErrNotModified):
 		*res = flight.Result[V]{Value: *r.candidate.value, Found: true, Note: noteOrigin, Tags: r.call.tags}
+		r.outcome.loaded = true
 		r.c.origin.Answered()
 		return r.keepCandidate(s)
 	default:

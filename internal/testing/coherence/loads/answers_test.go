@@ -104,3 +104,26 @@ func TestValueBesideAnErrorReachesNoCallerAndNoTier(t *testing.T) {
 		})
 	}
 }
+
+func TestNotModifiedThatIsNotToBeStoredDropsTheValueOfL1(t *testing.T) {
+	for name, says := range map[string]func(*strata.Load){
+		"NoStore": (*strata.Load).NoStore,
+		"SetTTL":  func(l *strata.Load) { l.SetTTL(-1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.RefreshAt = 0.5 })
+				lab.Must(t, c.Set(t.Context(), "k", 1))
+				time.Sleep(40 * time.Second)
+				lab.MustGet(t, c, "k", func(ctx context.Context, _ string) (int64, error) {
+					says(strata.Loading(ctx))
+					return 0, strata.ErrNotModified
+				})
+				synctest.Wait() // for the refresh
+				if c.Explain(t.Context(), "k").L1.Present {
+					t.Error("L1 keeps the value")
+				}
+			})
+		})
+	}
+}

@@ -92,3 +92,19 @@ func TestGetManyWithNoMemoryJoinsNoAnswerOfL1(t *testing.T) {
 		})
 	}
 }
+
+func TestNoMemoryLoadThatFindsItsValueNotModifiedDropsTheEntryOfL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.Instance[string, int64](t, lab.NewShared())
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		lab.Must(t, c.Set(t.Context(), "k", 7, strata.NoRemote(), strata.WithTTL(time.Hour)))
+		time.Sleep(2 * time.Minute)
+		same := func(context.Context, string) (int64, error) { return 0, strata.ErrNotModified }
+		if v, err := c.GetOrLoad(t.Context(), "k", same, strata.NoMemory()); v != 1 || err != nil {
+			t.Errorf("%d, %v; want 1 of L2", v, err)
+		}
+		if value, _ := inL1(t, c); value {
+			t.Error("L1 keeps another value than the origin has confirmed")
+		}
+	})
+}
