@@ -70,6 +70,7 @@ func (l *level) UnmarshalText(b []byte) error {
 func (t *tally) MarshalJSON() ([]byte, error) {
 	return []byte(strconv.Quote(strconv.Itoa(int(*t)))), nil
 }
+
 func (t *tally) UnmarshalJSON(b []byte) error {
 	n, err := strconv.Atoi(strings.Trim(string(b), `"`))
 	*t = tally(n)

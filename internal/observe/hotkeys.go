@@ -236,4 +236,6 @@ func (c *Counting[K]) top() (h Hot, byReads, byLoadTime []K) {
 	return h, byReads, byLoadTime
 }
 
-func firstCounters[K comparable](all []Counter[K]) []Counter[K] { return all[:min(len(all), shownKeys)] }
+func firstCounters[K comparable](all []Counter[K]) []Counter[K] {
+	return all[:min(len(all), shownKeys)]
+}
