@@ -194,7 +194,7 @@ func (r *read[K, V]) cutShort(ctx *loadContext, now int64, took time.Duration) {
 	err := r.c.endedLoad(ctx, r.f)
 	r.outcome.took, r.outcome.ended = took, now
 	r.outcome.res = flight.Result[V]{Err: err}
-	applyLoad(ctx.load.Load(), &r.call, r.f.Key) // what the Loader has said by now
+	applyLoad(ctx.load.Load(), &r.call, r.f.Key) // the words of the Loader until now
 	r.c.loaded(ctx, r.f.Key, *new(V), LoadError, took, err)
 	r.loadFailed(err)
 }

@@ -380,7 +380,7 @@ func TestCloseDoesNotWaitForADialThatHangs(t *testing.T) {
 // function that ignores its context.
 func TestCloseWaitsForAllDialsThatHangTogether(t *testing.T) {
 	deaf := func(context.Context, string, string) (net.Conn, error) {
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // in the bubble of its caller
 		return nil, errors.New("too late")
 	}
 	closes := func(t *testing.T, c *redis.Client) {
@@ -390,7 +390,7 @@ func TestCloseWaitsForAllDialsThatHangTogether(t *testing.T) {
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("Close took %v", took)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // in the bubble of its caller
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c, err := redis.New(redis.Options{DialContext: deaf})

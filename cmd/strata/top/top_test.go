@@ -174,7 +174,7 @@ func TestErrorOfAnExplanationStays(t *testing.T) {
 	m := view(t, summary("users", 7, 7))
 	press(m, "e", "a", "enter")
 	m.Update(explainedMsg{api.Explained{}, errors.New("too many actions"), "users", "a"})
-	// The overview is asked for each second, whatever the screen is.
+	// The overview is asked for each second on every screen.
 	m.Update(overviewMsg{api.Overview{Caches: []api.Summary{summary("users", 7, 7)}}, nil})
 	if text := m.draw(); !strings.Contains(text, "too many actions") || strings.Contains(text, "are asked") {
 		t.Errorf("after the next answer of the page:\n%s", text)
