@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/internal/testing/kit"
-	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -93,42 +91,6 @@ func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) 
 			}
 			if v, err := get(t.Context(), c, "k"); err != nil || v != "v" {
 				t.Error(v, err)
-			}
-		}
-	})
-}
-
-// TestReadFindsAnotherConnectionEachTimeThatTheSharedOneIsSilent: connections die without a word
-// (a firewall forgets them), one after the other. The first death costs the read 250 ms.
-func TestReadFindsAnotherConnectionEachTimeThatTheSharedOneIsSilent(t *testing.T) {
-	var mu sync.Mutex
-	var conns []*netsim.Conn
-	change := func(s *fakeredis.Server, o *redis.Options) {
-		o.MaxLifetime = time.Hour
-		s.OnDial = func(_ int, client *netsim.Conn) {
-			mu.Lock()
-			defer mu.Unlock()
-			conns = append(conns, client)
-		}
-	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
-		mustSet(t, c, "k", "v")
-		for n := range 4 {
-			mu.Lock()
-			for _, cn := range slices.Clone(conns) {
-				cn.StallAfter(cn.Received())
-			}
-			mu.Unlock()
-			start := time.Now()
-			if v, err := get(kit.Within(t, time.Second), c, "k"); err != nil || v != "v" {
-				t.Errorf("silence %d: %q, %v after %v", n, v, err, time.Since(start))
-			}
-			time.Sleep(5 * time.Second)
-			for range 3 {
-				if v, err := get(kit.Within(t, time.Second), c, "k"); err != nil || v != "v" {
-					t.Errorf("later: %q, %v", v, err)
-				}
-				time.Sleep(time.Second)
 			}
 		}
 	})

@@ -412,9 +412,6 @@ func (ln *line[C]) finish(e *ending) {
 	ln.m.forget(ln)
 	switch now := time.Now(); e.kind {
 	case drained:
-		if !e.clean { // no call waits for the reply that it owes
-			ln.m.answers()
-		}
 		ln.m.pool.Put(ln.cn, e.clean, now)
 	case old:
 		ln.m.pool.Retire(ln.cn, now)

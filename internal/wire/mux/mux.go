@@ -84,7 +84,7 @@ type Mux[C Line] struct {
 	wg   sync.WaitGroup
 
 	current atomic.Pointer[line[C]]
-	// stuck is set when a reply does not come for a while, until one comes or its line has ended.
+	// stuck is set when a reply does not come for a while, until one comes or its line has failed.
 	stuck atomic.Bool
 	// bypass, if not nil, serves calls while m is stuck. spare says that m is the bypass of another
 	// Mux: it keeps no connection that no call needs.
@@ -267,7 +267,7 @@ func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
 // the others too.
 func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
 
-// answers notes that replies come again, or that the stuck line has ended: then the connection of the
+// answers notes that replies come again, or that the stuck line has failed: then the connection of the
 // bypass, which other calls of the pool may need, is given back.
 func (m *Mux[C]) answers() {
 	if m.stuck.Load() && m.stuck.CompareAndSwap(true, false) && m.bypass != nil {
