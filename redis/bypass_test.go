@@ -45,6 +45,43 @@ func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
 	})
 }
 
+// TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack: the read for which it is opened has left before it is open.
+func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
+	var pause, slow atomic.Bool
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		o.MaxConns, o.MaxLifetime = 2, time.Hour
+		s.Gate = func(_ *fakeredis.Session, name string, _ [][]byte) bool {
+			if name == "SET" && pause.CompareAndSwap(true, false) {
+				time.Sleep(400 * time.Millisecond)
+			}
+			return false
+		}
+		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if slow.Load() {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return s.Dial(ctx, network, addr)
+		}
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		pause.Store(true)
+		slow.Store(true)
+		var wg sync.WaitGroup
+		wg.Go(func() { mustSet(t, c, "k", "v") })
+		synctest.Wait()
+		if v, err := get(kit.Within(t, 300*time.Millisecond), c, "k"); err == nil {
+			t.Fatalf("a read behind a pause has %q", v)
+		}
+		wg.Wait()
+		time.Sleep(time.Second) // the second connection is open by now
+		err := c.MGet(kit.Within(t, time.Minute), []string{"k"}, func(int, []byte, bool) error { return nil })
+		if err != nil {
+			t.Errorf("MGET: %v; %+v", err, c.Stats())
+		}
+	})
+}
+
 // TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger: the first connection answers while the
 // second one is still being opened, and reads go on all the time.
 func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) {

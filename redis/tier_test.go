@@ -53,7 +53,7 @@ func script(s *fakeredis.Server, f fakeredis.Handler) {
 }
 
 // TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop has a server give answers that no script gives, such
-// as that of a server in a transaction.
+// as QUEUED, the answer within a transaction.
 func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
 	for raw, confirms := range map[string]bool{":1\r\n": true, "+QUEUED\r\n": false, "+OK\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false} {
 		change := func(s *fakeredis.Server, _ *redis.Options) {

@@ -117,8 +117,8 @@ func (s *stage) traffic(t *testing.T) {
 	})
 }
 
-// do performs an action: a click at a button, and the answer to the question. What earlier actions have left is
-// taken away first: the caller waits for the outcome of this one, which moves the page once more.
+// do performs an action: a click at a button, and the answer to the question. The outcomes of
+// earlier actions are taken away first: the caller waits for the outcome of this one, which moves the page once more.
 func do(b *browser.Tab, button, verb string) {
 	browser.Eval[bool](b, "document.getElementById('outcomes').replaceChildren(), document.getElementById('tuned').replaceChildren(), true")
 	b.ClickUntil(button, fmt.Sprintf("((document.querySelector('dialog button[type=submit]') || {}).textContent || '').includes(%q)", verb))

@@ -64,7 +64,7 @@ type Patience struct {
 	// Nil means never.
 	Soft context.Context
 	// Good reports whether an offer, good until a given time, may still be taken. The
-	// note and the tags are those of the [Result].
+	// note and the tags are the fields Note and Tags of the [Result].
 	Good func(until int64, note uint8, tags []string, tagWatermark uint64) bool
 	// Registered, if not nil, is called when the caller has a flight, which it
 	// leads or has joined: from then on Running counts that flight.

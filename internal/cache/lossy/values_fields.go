@@ -105,7 +105,7 @@ var zeroer = reflect.TypeFor[interface{ IsZero() bool }]() // read-only
 
 func (b *planner) omission(f *reflect.StructField, options string) omission {
 	if b.JSON && isFlat(f) {
-		return omission{} // JSON ignores the options of an embedded struct whose fields are those of the struct around it
+		return omission{} // JSON ignores the options of an embedded struct, and writes its fields into the struct around it
 	}
 	zero, method := b.JSON && has(options, "omitzero"), implements(f.Type, []reflect.Type{zeroer})
 	return omission{
