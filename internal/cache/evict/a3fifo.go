@@ -19,8 +19,9 @@ const (
 	// An entry is heavy if it is larger than heavyShare percent of the entries in its shard
 	// together, and than heavyMean mean ones.
 	heavyShare, heavyMean = 1, 2
-	// clockBits is the number of bits that the capacity takes in a node's mark.
-	clockBits = 22
+	// clockBits is the number of bits that the capacity takes in a node's mark, and coarser how many
+	// more it may take until the marks get another unit.
+	clockBits, coarser = 22, 4
 
 	// losing and missed are two shares. Promotions do not pay if less than losing of
 	// the trials end with a hit. They do harm if missed or more of main's victims
@@ -50,17 +51,21 @@ const (
 type a3fifo struct {
 	nodes    *slab
 	weighted bool
-	// full says that the cache had no room when the last entry was admitted. filled says that
-	// it was full before, and that the shard has not lost half of its share since.
-	full, filled bool
+	// full says that the cache had no room when the last entry was admitted, cut that an entry was
+	// evicted since.
+	full, cut bool
 	// shift is the number of low bits of the clock left out of a node's mark.
 	shift uint8
-	// share is the shard's part of the bound.
-	share       int64
+	// share is the shard's part of the bound. room is the size that the last evictions have left,
+	// for a new entry or for a guard: zero if the cache was not full yet, or if the shard has lost half
+	// of its entries since.
+	share, room int64
 	small, main list
-	// target is the size beyond which the small queue makes room.
-	target int64
-	clock  uint64
+	// part is the share of the capacity beyond which the small queue makes room. It is no size: the
+	// capacity of a cache with room is its bound, which may be a thousand times what the cache
+	// holds when another bound makes it full.
+	part  float64
+	clock uint64
 	// mainClock is the sum of the sizes that main has evicted.
 	mainClock uint64
 	ghosts    ghosts
@@ -72,10 +77,10 @@ type a3fifo struct {
 func (p *a3fifo) fit(share int64, weighted bool) {
 	same := p.weighted == weighted
 	p.share, p.weighted = max(1, share), weighted
-	if shift := uint8(max(0, bits.Len64(uint64(p.share))-clockBits)); shift != p.shift {
+	if shift := shiftOf(p.share); shift != p.shift {
 		p.remark(shift)
 	}
-	p.ghosts, p.filled = ghosts{}, false
+	p.ghosts, p.room = ghosts{}, 0
 	for _, l := range []*list{&p.small, &p.main} {
 		if same {
 			break
@@ -85,8 +90,11 @@ func (p *a3fifo) fit(share int64, weighted bool) {
 			l.size += p.size(i)
 		}
 	}
-	p.setTarget(p.target)
+	p.setTarget(p.target())
 }
+
+// shiftOf returns the unit of marks for a capacity.
+func shiftOf(capacity int64) uint8 { return uint8(max(0, bits.Len64(uint64(capacity))-clockBits)) }
 
 // remark changes the unit of all marks.
 func (p *a3fifo) remark(shift uint8) {
@@ -111,22 +119,33 @@ func (p *a3fifo) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
 // total is the size of all entries.
 func (p *a3fifo) total() int64 { return p.small.size + p.main.size }
 
-// capacity is the size for which the shard has room. In a full cache it is the size of
-// its entries: shards differ, and the bound may be of another kind. Else it is at
-// least the share.
+// capacity is the size for which the shard has room. In a full cache it is the size of its entries:
+// shards differ, and the bound may be of another kind. It is no more than the last evictions have
+// left: a guard evicts many at once, and main must not take what comes between two such cuts without
+// a trial. A cache that was full a moment ago has the room that it had then, or its share.
 func (p *a3fifo) capacity() int64 {
-	if p.full {
+	switch {
+	case p.full && p.room > 0:
+		return max(1, min(p.room, p.total()))
+	case p.full:
 		return max(1, p.total())
+	case p.room > 0:
+		return max(p.room, p.total())
 	}
 	return max(p.share, p.total())
 }
 
 // mainTarget is the size that main is filled to.
-func (p *a3fifo) mainTarget() int64 { return p.capacity() - p.target }
+func (p *a3fifo) mainTarget() int64 { return p.capacity() - p.target() }
 
 // mean is the mean size of an entry, at least one.
 func (p *a3fifo) mean() int64 {
 	return max(1, p.total()/int64(max(1, p.small.n+p.main.n)))
+}
+
+// target is the size beyond which the small queue makes room.
+func (p *a3fifo) target() int64 {
+	return max(1, int64(p.part*float64(p.capacity())+0.5))
 }
 
 // setTarget sets the target of the small queue, within its bounds.
@@ -136,7 +155,7 @@ func (p *a3fifo) setTarget(target int64) {
 	if p.weighted {
 		least = min(max(least, 2*p.mean()), max(1, c/4))
 	}
-	p.target = max(least, min(target, percent(c, mostSmall)))
+	p.part = float64(max(least, min(target, percent(c, mostSmall)))) / float64(c)
 }
 
 // percent returns a share of a size, without an overflow.
@@ -179,11 +198,23 @@ func (p *a3fifo) resize(i uint32, old, weight int64) {
 // the cache has no room for it.
 func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 	size := p.sizeOf(weight)
+	switch {
+	case full && (p.cut || p.total() > p.room+p.room/4):
+		p.room, p.cut = p.total(), false
+	case !full && p.total() < p.room/2:
+		p.room = 0
+	}
 	if p.full != full {
 		p.full = full
-		p.setTarget(p.target)
+		p.setTarget(p.target())
+		// The bound may be so much larger than the contents that all marks are alike in its unit.
+		if shift := shiftOf(p.capacity()); full && shift < p.shift {
+			p.remark(shift)
+		}
 	}
-	p.filled = full || p.filled && p.total() >= p.share/2
+	if p.total()>>p.shift >= 1<<(clockBits+coarser) { // weights have become larger
+		p.remark(shiftOf(p.total()))
+	}
 	p.clock += uint64(size)
 	g, ok := p.ghosts.take(hash, p.clock, p.mainClock)
 	if !ok {
@@ -195,7 +226,7 @@ func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
 		return inSmall
 	}
 	if g.age <= p.small.size+near || p.brake.gone > spare && g.age <= percent(p.capacity(), mostSmall) {
-		p.setTarget(p.target + p.growth())
+		p.setTarget(p.target() + p.growth())
 	}
 	if p.main.size+size <= p.mainTarget() {
 		return inMain
@@ -238,7 +269,7 @@ func (p *a3fifo) growth() int64 {
 // returned learns from the return of a key that main has evicted.
 func (p *a3fifo) returned(age, near int64) {
 	if age < near {
-		p.setTarget(p.target - p.mean())
+		p.setTarget(p.target() - p.mean())
 	}
 	if age < p.main.size {
 		p.brake.back(p.main.n)
@@ -250,8 +281,8 @@ func (p *a3fifo) returned(age, near int64) {
 //
 // Its shares are moving means of events in main. The zero brake holds nothing back.
 type brake struct {
-	losses  float64 // share of trials without a hit
-	returns float64 // share of main's victims that came back within one length of main
+	losses  float32 // share of trials without a hit
+	returns float32 // share of main's victims that came back within one length of main
 	// gone is the share of main's victims that did not, over a longer time. While nearly all are
 	// gone for good, as when the keys in use change, the room of main is worth less than each key
 	// that a longer small queue would have kept. A step to the next length is not enough: keys that
@@ -261,7 +292,7 @@ type brake struct {
 
 // weight is the weight of one event in a mean over the last thirty-second of main's
 // length, or over the last 32 events if these are more.
-func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
+func (b *brake) weight(n int) float32 { return 1 / max(32, float32(n)/32) }
 
 // long is the weight of one event in a mean over a quarter of main's length, or over the last 64
 // events if these are more. A shorter mean ends before a victim can have come back.
@@ -281,7 +312,7 @@ func (b *brake) back(n int) {
 
 // judge ends a trial.
 func (b *brake) judge(hit bool, n int) {
-	loss := 1.0
+	loss := float32(1)
 	if hit {
 		loss = 0
 	}
@@ -299,8 +330,8 @@ func (b *brake) holds(hash uint32, clock uint64) bool {
 // main had to make room for these: only proven entries fill it again.
 func (p *a3fifo) insert(i, queue uint32, evicted bool) {
 	x := p.small.head
-	hole := p.weighted && p.filled
-	if queue == inSmall && !evicted && !hole && x != 0 && p.small.size >= p.target {
+	hole := p.weighted && p.room > 0
+	if queue == inSmall && !evicted && !hole && x != 0 && p.small.size >= p.target() {
 		p.move(x)
 	}
 	p.put(i, queue)
@@ -352,6 +383,7 @@ func (p *a3fifo) judge(i uint32, hit bool) {
 // A queue makes room for what enters it: its size with the new entry is compared, or a
 // heavy one would take its room from the other queue.
 func (p *a3fifo) evict(at Standing, keep uint32, now int64) uint32 {
+	p.cut = true
 	incoming := max(1, p.sizeOf(at.weight))
 	if at.queue&inMain != 0 && p.main.size+incoming > p.mainTarget() {
 		if i := p.evictMain(keep, now); i != 0 {
@@ -360,7 +392,7 @@ func (p *a3fifo) evict(at Standing, keep uint32, now int64) uint32 {
 	}
 	for range handSteps {
 		i := p.small.head
-		if i == 0 || p.small.size+incoming <= p.target && p.main.n > 0 {
+		if i == 0 || p.small.size+incoming <= p.target() && p.main.n > 0 {
 			break
 		}
 		if i != keep && !p.passes(i, now) {
@@ -390,7 +422,7 @@ func (p *a3fifo) each(yield func(uint32)) {
 // adopt makes the clocks and the experience of from its own. It has no ghosts.
 func (p *a3fifo) adopt(from policy) {
 	f := from.(*a3fifo)
-	p.clock, p.mainClock, p.brake, p.full = f.clock, f.mainClock, f.brake, f.full
+	p.clock, p.mainClock, p.brake, p.full, p.part = f.clock, f.mainClock, f.brake, f.full, f.part
 }
 
 // take keeps the queue and the age of a node. Its mark is in the units of this shard.
@@ -454,7 +486,7 @@ func (p *a3fifo) drop(i uint32, now int64) uint32 {
 // the number of entries has doubled.
 func (p *a3fifo) remember(hash uint32, fromMain bool, at uint64) {
 	if n := p.small.n + p.main.n + 1; n > 2*p.ghosts.room {
-		p.ghosts = newGhosts(n, p.capacity())
+		p.ghosts = newGhosts(n, max(1, p.total()))
 	}
 	p.ghosts.add(hash, fromMain, at)
 }

@@ -113,13 +113,13 @@ func TestSmallQueueGrowsForKeysThatItJustMissed(t *testing.T) {
 	for k := range 1000 {
 		b.add(k, 1, 0)
 	}
-	before := b.target
+	before := b.target()
 	for k := range 400 { // until a target of forty, each key comes back twenty keys later
 		b.add(10_000+k, 1, 0)
 		b.add(10_000+k-20, 1, 0)
 	}
-	if b.target < before+25 {
-		t.Fatalf("target %d, was %d", b.target, before)
+	if b.target() < before+25 {
+		t.Fatalf("target %d, was %d", b.target(), before)
 	}
 }
 
@@ -134,8 +134,8 @@ func TestSmallQueueShrinksForKeysThatMainJustMissed(t *testing.T) {
 		b.remember(uint32(20_000+k)*0x9e3779b1, true, b.mainClock)
 		b.add(20_000+k-1, 1, 0)
 	}
-	if b.target > 400 {
-		t.Fatalf("target %d, was 500", b.target)
+	if b.target() > 400 {
+		t.Fatalf("target %d, was 500", b.target())
 	}
 }
 

@@ -23,7 +23,8 @@
 //   - Guarded promotion: a key that comes back enters main only if it was away for a
 //     shorter time than main's victim was idle. LIRS and CLOCK-Pro compare the same
 //     times.
-//   - Adaptive small queue, from 1 to 99 percent: a key that comes back and that a
+//   - Adaptive small queue, from 1 to 99 percent of the entries in a full shard, or of its part of the
+//     bound in one with room: a key that comes back and that a
 //     slightly larger small queue would have kept makes it larger; a key that a
 //     slightly larger main queue would have kept makes it smaller. While main's victims
 //     stay away, each key that a small queue of any length would have kept makes it larger. In a

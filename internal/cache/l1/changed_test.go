@@ -62,13 +62,14 @@ func (c *counted) check(t *testing.T, name string) {
 	}
 }
 
-// changing are requests for keys in use that change, all at once or little by little. Main's victims do not come back.
-func changing(name string) (next func(i int) int) {
+// changing are requests for keys in use that change, all at once or little by little. Main's victims do not come back. There
+// are times as many keys, and requests between changes.
+func changing(name string, times int) (next func(i int) int) {
 	if name == "loops over 900 others" {
-		return func(i int) int { return i/10_000*1_000_000 + i%900 }
+		return func(i int) int { return i/(10_000*times)*1_000_000 + i%(900*times) }
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	return func(i int) int { return i/1000*250 + r.IntN(800) }
+	return func(i int) int { return i/1000*250 + r.IntN(800*times) }
 }
 
 // TestChangedKeysAreFoundAfterAResize makes a cache smaller and larger while the keys in use change. The bound holds at every
@@ -76,7 +77,7 @@ func changing(name string) (next func(i int) int) {
 func TestChangedKeysAreFoundAfterAResize(t *testing.T) {
 	for _, name := range []string{"loops over 900 others", "a window of 800 that moves"} {
 		ratio := func(p evict.Policy) float64 {
-			c, next, i := newCounted(t, Config[int, int]{MaxEntries: 1000, Policy: p}), changing(name), 0
+			c, next, i := newCounted(t, Config[int, int]{MaxEntries: 1000, Policy: p}), changing(name, 1), 0
 			run := func(bound, n int) (ratio float64) {
 				c.Notify(c.Resize(int64(bound), 0))
 				hits := 0
@@ -104,20 +105,22 @@ func TestChangedKeysAreFoundAfterAResize(t *testing.T) {
 	}
 }
 
-// TestChangedKeysAreFoundBesideAGuard has a guard in place of a bound, or beside one that is changed.
+// TestChangedKeysAreFoundBesideAGuard has a guard in place of a bound, or beside one that is changed. A cache with so wide a
+// bound has eight shards, and each of them the entries of one of a thousand.
 func TestChangedKeysAreFoundBesideAGuard(t *testing.T) {
+	const times = 8
 	for _, name := range []string{"loops over 900 others", "a window of 800 that moves"} {
 		ratio := func(p evict.Policy) float64 {
-			c, next, hits, bound := newCounted(t, Config[int, int]{MaxEntries: 1 << 30, Policy: p}), changing(name), 0, 1<<30
-			const n = 200_000
+			c, next, hits, bound := newCounted(t, Config[int, int]{MaxEntries: 1 << 30, Policy: p}), changing(name, times), 0, 1<<30
+			const n = 100_000 * times
 			for i := range n {
-				switch i % 20_000 {
-				case 5000:
-					bound = 1100
-				case 15_000:
+				switch i % (20_000 * times) {
+				case 5000 * times:
+					bound = 1100 * times
+				case 15_000 * times:
 					bound = 1 << 30
 				}
-				if i%5000 == 0 {
+				if i%(5000*times) == 0 {
 					c.Notify(c.Resize(int64(bound), 0))
 				}
 				if c.ask(t, next(i)) && i >= n/2 {
@@ -125,8 +128,8 @@ func TestChangedKeysAreFoundBesideAGuard(t *testing.T) {
 				}
 				if len := c.Len(); len > bound {
 					t.Fatalf("%s, %v: %d entries, the bound is %d", name, p, len, bound)
-				} else if len > 1050 {
-					WardOf(c.Cache).Owe(int64(len - 950))
+				} else if len > 1050*times {
+					WardOf(c.Cache).Owe(int64(len - 950*times))
 				}
 			}
 			c.check(t, name)

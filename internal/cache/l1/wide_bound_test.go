@@ -1,0 +1,41 @@
+package l1
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed has keys that come back between keys that are read once, under the wide bounds of
+// docs/guide/how-much-memory.md.
+func TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed(t *testing.T) {
+	const size = 20_000
+	ratio := func(c *Cache[int, int], owe func()) float64 {
+		defer c.Close()
+		r, hits, n := rand.New(rand.NewPCG(1, 2)), 0, 20*size
+		for i := range n {
+			key := 1_000_000_000 + i
+			if r.IntN(4) == 0 {
+				key = r.IntN(2 * size)
+			}
+			if e, _ := c.Get(key); e != nil {
+				hits++
+			} else {
+				c.Set(NewEntry(c, key, i, Forever), 1)
+			}
+			owe()
+		}
+		return float64(hits) / float64(n)
+	}
+	bounded := ratio(New(Config[int, int]{MaxEntries: size}), func() {})
+	for _, bound := range []int64{1 << 16, 10_000_000, 1 << 30} {
+		c := New(Config[int, int]{MaxEntries: bound})
+		guarded := ratio(c, func() {
+			if n := c.Len(); n > size {
+				WardOf(c).Owe(int64(n - size*19/20))
+			}
+		})
+		if t.Logf("bound %d: %.3f", bound, guarded); guarded < 0.8*bounded {
+			t.Errorf("hit ratio %.3f with a guard and a bound of %d, %.3f with a bound of %d", guarded, bound, bounded, size)
+		}
+	}
+}
