@@ -166,9 +166,8 @@ func (c *Store) clear(emptied bool, tell func(key, value []byte)) {
 					tell(e.key, e.value)
 				}
 			}
-			c.give(int(s.memory()) - minSlots*slotBytes)
-			c.chunks.Add(-int64(s.inUse()))
-			s.unused, s.spare, s.queues = nil, nil, [queues]queue{}
+			c.give(s.memory() - minSlots*slotBytes)
+			c.chunks.Add(-int64(s.inUse))
 			s.init()
 		}
 		s.mu.Unlock()

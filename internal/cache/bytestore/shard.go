@@ -23,10 +23,8 @@ type shard struct {
 	// The counts are in the line of the lock, which a reader has just written.
 	hits, misses atomic.Uint64
 	index        index
-	chunks       []chunk // by number; number 0 is none
-	unused       []int   // numbers of chunks without memory
-	spare        []int   // chunks with memory and no entries
-	queues       [queues]queue
+	chunkTable
+	queues [queues]queue
 	// ghosts are hashes of keys that left the small queue unread, at their low bits. Keys that come
 	// back enter main.
 	ghosts []uint32
@@ -48,42 +46,6 @@ const (
 	// ghostSlots is how many slots there are for each ghost.
 	ghostSlots = 2
 )
-
-// chunk is memory for entries.
-type chunk struct {
-	data  []byte // nil for a number that is not in use
-	end   int    // of the entries
-	queue uint8
-	own   bool // it has one large entry
-}
-
-// queue is the chunks of one kind, in the order in which they were begun. It fills the last one.
-type queue struct {
-	chunks fifo
-	active int // the chunk with room; 0 for none. It is not among chunks.
-	bytes  int // of all of them
-}
-
-// fifo is a queue of numbers.
-type fifo struct {
-	numbers []int
-	head    int
-}
-
-func (f *fifo) len() int { return len(f.numbers) - f.head }
-
-func (f *fifo) push(n int) {
-	if f.head > len(f.numbers)/2 {
-		f.numbers = append(f.numbers[:0], f.numbers[f.head:]...)
-		f.head = 0
-	}
-	f.numbers = append(f.numbers, n)
-}
-
-func (f *fifo) pop() int {
-	f.head++
-	return f.numbers[f.head-1]
-}
 
 // spins is how often a lock is tried before its caller waits for it. A holder keeps it for a few waits for
 // memory, which is shorter than to put a goroutine to sleep and to wake it: with one write in ten
@@ -110,7 +72,7 @@ func (s *shard) rlock() {
 }
 
 func (s *shard) init() {
-	s.chunks = make([]chunk, 1)
+	s.chunkTable, s.queues = chunkTable{}, [queues]queue{}
 	s.index = index{slots: make([]slot, minSlots)}
 	s.ghosts = make([]uint32, minSlots/ghostSlots)
 }
@@ -177,26 +139,29 @@ func (s *shard) place(c *Store, q, size int) (p place, need int) {
 	if own {
 		memory = memoryOf(size)
 	}
-	for sweeps := 0; ; sweeps++ {
+	for vain := 0; ; {
 		if !own {
 			if p, ok := s.fit(q, size); ok {
 				return p, 0
 			}
 		}
 		if n := s.newChunk(c, memory, own); n != 0 {
-			s.chunks[n].own, s.chunks[n].queue = own, uint8(q)
-			s.queues[q].bytes += memory
+			s.begin(q, n, size, own)
 			if own {
-				s.chunks[n].end = size
-				s.queues[q].chunks.push(n)
 				return placeOf(n, 0), 0
 			}
-			s.activate(q, n)
 			continue
 		}
 		// A shard with much less than its part of the memory leaves it to the others to free some.
-		if poor := int64(s.bytes())*int64(len(c.shards))*2 < c.budget.Load(); poor && len(c.shards) > 1 || !s.sweep(c, sweeps >= patience) {
-			return 0, memory
+		if poor := int64(s.bytes())*int64(len(c.shards))*2 < c.budget.Load(); poor && len(c.shards) > 1 {
+			return 0, memory + s.growth()
+		}
+		swept, emptied := s.sweep(c, vain >= patience)
+		if !swept {
+			return 0, memory + s.growth()
+		}
+		if !emptied {
+			vain++
 		}
 		if own {
 			s.giveSpare(c)
@@ -204,8 +169,21 @@ func (s *shard) place(c *Store, q, size int) (p place, need int) {
 	}
 }
 
-// patience is the number of chunks that one store looks through for entries that were not read.
-// After that it lets entries go whether they were read or not.
+// begin gives a new chunk to a queue: one for an entry of its own, of a size, or the active one.
+func (s *shard) begin(q, n, size int, own bool) {
+	ch := &s.chunks[n]
+	ch.own, ch.queue = own, uint8(q)
+	s.queues[q].bytes += len(ch.data)
+	if !own {
+		s.activate(q, n)
+		return
+	}
+	ch.end = size
+	s.push(&s.queues[q].chunks, n)
+}
+
+// patience is the number of chunks with entries that were read that one store looks through. After that it
+// lets entries go whether they were read or not.
 const patience = 8
 
 // bytes returns the memory of the chunks.
@@ -227,59 +205,9 @@ func (s *shard) fit(q, size int) (p place, ok bool) {
 // activate makes chunk n the active one of a queue.
 func (s *shard) activate(q, n int) {
 	if old := s.queues[q].active; old != 0 {
-		s.queues[q].chunks.push(old)
+		s.push(&s.queues[q].chunks, old)
 	}
 	s.queues[q].active = n
-}
-
-// newChunk returns an empty chunk, or 0 without memory for it.
-func (s *shard) newChunk(c *Store, memory int, own bool) (n int) {
-	for !own && len(s.spare) > 0 {
-		last := len(s.spare) - 1
-		n, s.spare = s.spare[last], s.spare[:last]
-		if len(s.chunks[n].data) == memory {
-			return n
-		}
-		s.release(c, n) // it was made before a Resize
-	}
-	if !s.hasNumber() || !c.take(memory) {
-		return 0
-	}
-	return s.addChunk(c, memory)
-}
-
-// hasNumber reports whether there is a number for another chunk.
-func (s *shard) hasNumber() bool { return len(s.unused) > 0 || len(s.chunks) < maxChunks }
-
-// addChunk returns an empty chunk, whose memory is taken.
-func (s *shard) addChunk(c *Store, memory int) (n int) {
-	if last := len(s.unused) - 1; last >= 0 {
-		n, s.unused = s.unused[last], s.unused[:last]
-	} else {
-		n, s.chunks = len(s.chunks), append(s.chunks, chunk{})
-	}
-	s.chunks[n] = chunk{data: make([]byte, memory)}
-	c.chunks.Add(1)
-	return n
-}
-
-// inUse returns the number of chunks that have memory.
-func (s *shard) inUse() int { return len(s.chunks) - 1 - len(s.unused) }
-
-// release gives back the memory of a chunk that no queue has.
-func (s *shard) release(c *Store, n int) {
-	c.give(len(s.chunks[n].data))
-	c.chunks.Add(-1)
-	s.chunks[n] = chunk{}
-	s.unused = append(s.unused, n)
-}
-
-// giveSpare gives back the memory of spare chunks.
-func (s *shard) giveSpare(c *Store) {
-	for _, n := range s.spare {
-		s.release(c, n)
-	}
-	s.spare = s.spare[:0]
 }
 
 // growIndex doubles the index. If the shard cannot free the memory for it, growIndex returns how
@@ -290,12 +218,13 @@ func (s *shard) growIndex(c *Store) (need int) {
 		if !s.index.full() {
 			return 0 // sweeps have removed entries
 		}
-		if !s.sweep(c, false) {
+		if swept, _ := s.sweep(c, false); !swept {
 			return memory
 		}
 		s.giveSpare(c)
 	}
-	s.setIndex(c, 2*old)
+	s.setIndex(2 * old)
+	c.give(old * slotBytes)
 	return 0
 }
 
@@ -303,59 +232,60 @@ func (s *shard) growIndex(c *Store) (need int) {
 func (s *shard) makeRoom(c *Store) {
 	s.sweep(c, false)
 	s.giveSpare(c)
-	s.shrinkIndex(c)
-}
-
-// memory returns the memory of the chunks and of the index.
-func (s *shard) memory() (n int64) {
-	for i := range s.chunks {
-		n += int64(len(s.chunks[i].data))
+	before := s.memory()
+	switch {
+	case s.inUse == 0:
+		s.shrinkTable(0)
+	case s.inUse < cap(s.chunks)/4:
+		s.shrinkTable(tableFor(s.inUse + 1))
 	}
-	return n + int64(len(s.index.slots)*slotBytes)
-}
-
-// shrinkIndex makes the index as small as its slots let it be.
-func (s *shard) shrinkIndex(c *Store) {
 	n := len(s.index.slots)
 	for n > minSlots && s.index.used < n/4 {
 		n /= 2
 	}
+	s.shrinkIndex(n)
+	c.give(before - s.memory())
+}
+
+// memory returns the memory of the chunks, of their table, and of the index.
+func (s *shard) memory() int {
+	return s.taken + tableMemory(cap(s.chunks)) + len(s.index.slots)*slotBytes
+}
+
+// shrinkIndex moves all slots to an index of n slots, if that is shorter, and the caller gives the memory back.
+func (s *shard) shrinkIndex(n int) {
 	if n < len(s.index.slots) {
-		c.give(-n * slotBytes)
-		s.setIndex(c, n)
+		s.setIndex(n)
 	}
 }
 
-// setIndex moves all slots to an index of n slots, whose memory is taken, and gives back the memory of
-// the old one.
-func (s *shard) setIndex(c *Store, n int) {
-	old := len(s.index.slots)
+// setIndex moves all slots to an index of n slots.
+func (s *shard) setIndex(n int) {
 	s.index.grow(make([]slot, n))
 	s.ghosts = make([]uint32, n/ghostSlots)
-	c.give(old * slotBytes)
 }
 
 // sweep lets the entries of the oldest chunk of a queue go that were not read, or all with force,
 // and reports whether there was a chunk. Entries that were read move to main. A chunk without entries
-// left becomes spare.
-func (s *shard) sweep(c *Store, force bool) (swept bool) {
+// left, which sweep reports too, becomes spare.
+func (s *shard) sweep(c *Store, force bool) (swept, emptied bool) {
 	q := main
-	if s.queues[small].bytes*smallPart >= s.bytes() || s.queues[main].chunks.len() == 0 {
+	if s.queues[small].bytes*smallPart >= s.bytes() || s.queues[main].chunks.first == 0 {
 		q = small
 	}
-	if s.queues[q].chunks.len() == 0 {
+	if s.queues[q].chunks.first == 0 {
 		if s.queues[q].active == 0 {
 			q = small + main - q
 		}
-		if n := s.queues[q].active; s.queues[q].chunks.len() == 0 && n != 0 {
-			s.queues[q].chunks.push(n)
+		if n := s.queues[q].active; s.queues[q].chunks.first == 0 && n != 0 {
+			s.push(&s.queues[q].chunks, n)
 			s.queues[q].active = 0
 		}
 	}
-	if s.queues[q].chunks.len() == 0 {
-		return false
+	n := s.pop(&s.queues[q].chunks)
+	if n == 0 {
+		return false, false
 	}
-	n := s.queues[q].chunks.pop()
 	s.queues[q].bytes -= len(s.chunks[n].data)
 	keep := s.sift(c, n, q, force)
 	ch := &s.chunks[n]
@@ -364,17 +294,17 @@ func (s *shard) sweep(c *Store, force bool) (swept bool) {
 		s.release(c, n)
 	case keep == 0:
 		ch.end = 0
-		s.spare = append(s.spare, n)
+		s.pushFirst(&s.spare, n)
 	default:
 		ch.end, ch.queue = keep, main
 		s.queues[main].bytes += len(ch.data)
 		if own {
-			s.queues[main].chunks.push(n)
+			s.push(&s.queues[main].chunks, n)
 		} else {
 			s.activate(main, n)
 		}
 	}
-	return true
+	return true, keep == 0
 }
 
 // sift moves up the entries of chunk n of a queue that stay, and returns their end. Entries that

@@ -42,8 +42,8 @@ type Store struct {
 	chunks atomic.Int64
 
 	budget atomic.Int64
-	// room is the part of the budget that no chunk and no index has taken. It is negative from a
-	// Resize until enough entries have left.
+	// room is the part of the budget that no chunk, no table and no index has taken. It is negative if a
+	// Resize finds no other way to its budget.
 	room atomic.Int64
 	turn atomic.Uint32 // of the shard that frees memory for others next
 
@@ -92,7 +92,7 @@ func New(budget int64) (*Store, error) {
 
 // chunkOf returns the size of chunks for a shard of so many bytes.
 func chunkOf(bytes int64) int64 {
-	return min(maxChunk, max(minChunk, int64(1)<<bits.Len64(uint64(bytes/shardChunks))>>1))
+	return min(maxChunk, max(minChunk, int64(1)<<bits.Len64(uint64(max(0, bytes)/shardChunks))>>1))
 }
 
 // AppendGet appends the value of key to dst, and reports whether there is one. It keeps neither dst
@@ -208,12 +208,20 @@ func (c *Store) free(need int) bool {
 		if c.room.Load() >= int64(need) {
 			return true
 		}
-		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
-		s.lock()
-		s.makeRoom(c)
-		s.mu.Unlock()
+		c.sweepNext()
 	}
 	return c.room.Load() >= int64(need)
+}
+
+// next returns the shard that frees memory next.
+func (c *Store) next() *shard { return &c.shards[c.turn.Add(1)%uint32(len(c.shards))] }
+
+// sweepNext frees memory of the next shard.
+func (c *Store) sweepNext() {
+	s := c.next()
+	s.lock()
+	defer s.mu.Unlock()
+	s.makeRoom(c)
 }
 
 // Delete removes the entry of key, and reports whether there was one.
@@ -273,32 +281,98 @@ func (c *Store) Least() int64 { return max(MinBudget, 2*int64(len(c.shards))*lea
 // Resize changes the budget. With less than before entries leave: those that were read stay first. A mebibyte of memory
 // or more goes back to the system at once, which takes a garbage collection. A budget less than [Store.Least] is an
 // error.
+//
+// The budget falls as memory becomes free, so Sets find it full meanwhile, as they do at any other time: else the first of
+// them would free all that is too much, at the expense of entries that were read.
 func (c *Store) Resize(budget int64) error {
 	c.resizing.Lock()
 	defer c.resizing.Unlock()
 	if budget < c.Least() || budget > math.MaxInt {
 		return ErrBudget
 	}
-	old := c.budget.Swap(budget)
-	c.room.Add(budget - old)
-	chunk := chunkOf(budget / int64(len(c.shards)))
-	if c.chunk.Swap(chunk) > chunk {
-		// A shard needs a good number of chunks: a chunk full of entries that were read is kept as a whole.
-		for i := range c.shards {
-			s := &c.shards[i]
-			s.lock()
-			s.repack(c, int(budget/int64(len(c.shards))-leastMemory))
-			s.mu.Unlock()
-		}
-	}
+	old := c.budget.Load()
 	if budget >= old {
+		c.budget.Add(budget - old)
+		c.room.Add(budget - old)
 		return nil
 	}
+	c.shrinkChunks(budget / int64(len(c.shards)))
+	c.lower(budget)
+	c.refitAll(budget)
+	for range c.turns() {
+		if c.lower(budget) {
+			break
+		}
+		c.sweepNext()
+	}
+	over := c.budget.Load() - budget
+	c.budget.Add(-over)
+	c.room.Add(-over)
 	c.free(0)
 	if old-budget >= muchMemory {
 		debug.FreeOSMemory()
 	}
 	return nil
+}
+
+// lower lowers the budget to a smaller one as far as there is room, and reports whether that was enough.
+func (c *Store) lower(budget int64) bool {
+	for {
+		over, room := c.budget.Load()-budget, c.room.Load()
+		n := min(over, room)
+		if n <= 0 {
+			return over <= 0
+		}
+		// The room goes first, so that the budget never is less than what is taken.
+		if c.room.CompareAndSwap(room, room-n) {
+			c.budget.Add(-n)
+		}
+	}
+}
+
+// refitAll moves the entries of shards with chunks that are too large for a smaller budget, each as many as its part of that
+// lets stay. What one shard leaves of its part goes to the next one.
+func (c *Store) refitAll(budget int64) {
+	part := float64(budget-int64(len(c.shards))*leastMemory) / float64(max(1, c.Used()))
+	carried := 0
+	for i := range c.shards {
+		s := &c.shards[i]
+		for done := false; !done; c.lower(budget) {
+			s.lock()
+			has, tooMany := s.outgrown(c)
+			switch done = !tooMany || c.budget.Load() <= budget; {
+			case !done:
+				s.makeRoom(c)
+			case tooMany: // and all that there is fits
+			case has:
+				most := int(part*float64(s.memory()-minSlots*slotBytes)) + carried
+				s.repack(c, most)
+				carried = max(0, most-(s.memory()-minSlots*slotBytes))
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// shrinkChunks makes new chunks as small as shards of so many bytes need them: with a few large ones a shard keeps little, since a
+// chunk full of entries that were read is kept as a whole, and a chunk makes room as a whole.
+func (c *Store) shrinkChunks(shardBytes int64) {
+	chunk := chunkOf(shardBytes)
+	for old := c.chunk.Load(); chunk < old && !c.chunk.CompareAndSwap(old, chunk); {
+		old = c.chunk.Load()
+	}
+}
+
+// growChunks makes new chunks larger when shards have more than twice as many bytes as the larger ones need. So a store that becomes
+// a little larger and smaller in turn moves no entries.
+func (c *Store) growChunks() {
+	old := c.chunk.Load()
+	if old == maxChunk {
+		return
+	}
+	if chunk := chunkOf(c.Bytes() / int64(2*len(c.shards))); chunk > old {
+		c.chunk.CompareAndSwap(old, chunk)
+	}
 }
 
 // Guarded makes one in 64 Sets, by the hash of the key, call poke, which must not take long; nil for
@@ -323,8 +397,13 @@ func (c *Store) Usage() (units int64, hits uint64) {
 func (c *Store) Shed() (entries, bytes int64) { return c.shedEntries.Load(), c.shedBytes.Load() }
 
 // Owe makes the next Sets, or Settle, free so many bytes, in place of what was owed before. The budget
-// stays.
-func (c *Store) Owe(bytes int64) { c.owed.Store(bytes) }
+// stays, and chunks become as small as a store of the bytes that are left has them.
+func (c *Store) Owe(bytes int64) {
+	if bytes > 0 {
+		c.shrinkChunks((c.Used() - bytes) / int64(len(c.shards)))
+	}
+	c.owed.Store(bytes)
+}
 
 // Settle frees what is owed.
 func (c *Store) Settle() {
@@ -336,17 +415,25 @@ func (c *Store) Settle() {
 // settle frees memory that is owed, in so many turns of shards at most, and returns the debt that is left.
 func (c *Store) settle(turns int) (left int64) {
 	for left = c.owed.Load(); turns > 0 && left > 0; turns-- {
-		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
-		s.lock()
-		before, evicted := s.memory(), s.evicted
-		s.makeRoom(c)
-		entries, bytes := int64(s.evicted-evicted), before-s.memory()
-		s.mu.Unlock()
+		entries, bytes := c.settleNext()
 		left = c.owed.Add(-bytes)
 		c.shedEntries.Add(entries)
 		c.shedBytes.Add(bytes)
 	}
 	return left
+}
+
+// settleNext frees memory of the next shard, or has its entries in chunks of the present size, and returns how many entries and
+// bytes have gone.
+func (c *Store) settleNext() (entries, bytes int64) {
+	s := c.next()
+	s.lock()
+	defer s.mu.Unlock()
+	before, evicted := s.memory(), s.evicted
+	if !s.refit(c) {
+		s.makeRoom(c)
+	}
+	return int64(s.evicted - evicted), int64(before - s.memory())
 }
 
 // turns is the number of turns of shards that empty a store. A chunk that is read again and again leaves

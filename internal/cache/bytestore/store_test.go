@@ -34,7 +34,7 @@ func check(t testing.TB, c *Store) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.RLock()
-		taken += int64(len(s.index.slots)*8 + len(s.ghosts)*4)
+		taken += int64(len(s.index.slots)*8 + len(s.ghosts)*4 + tableMemory(cap(s.chunks)))
 		used, queued := 0, [queues]int{}
 		for _, x := range s.index.slots {
 			if x == 0 {
@@ -50,21 +50,53 @@ func check(t testing.TB, c *Store) {
 		if used != s.index.used {
 			t.Errorf("%d slots are used, not %d", used, s.index.used)
 		}
+		places := make([]int, len(s.chunks)) // in lists and queues
+		walked := func(l list) (bytes int) {
+			last := 0
+			for n := int(l.first); n != 0; n = int(s.chunks[n].next) {
+				bytes += len(s.chunks[n].data)
+				places[n]++
+				last = n
+			}
+			if l.first != 0 && last != int(l.last) {
+				t.Errorf("a list ends with %d, not with %d", last, l.last)
+			}
+			return bytes
+		}
+		for q := range queues {
+			queued[q] = walked(s.queues[q].chunks)
+			if n := s.queues[q].active; n != 0 {
+				places[n]++
+				queued[q] += len(s.chunks[n].data)
+			}
+			if queued[q] != s.queues[q].bytes {
+				t.Errorf("queue %d has %d bytes, not %d", q, queued[q], s.queues[q].bytes)
+			}
+		}
+		if n := walked(s.unused); n != 0 {
+			t.Errorf("unused numbers have %d bytes", n)
+		}
+		held, inUse := 0, 0
+		walked(s.spare)
 		for n, ch := range s.chunks {
-			taken += int64(len(ch.data))
+			held += len(ch.data)
+			if ch.data != nil {
+				inUse++
+			}
 			if ch.end > len(ch.data) {
 				t.Errorf("chunk %d ends at %d of %d", n, ch.end, len(ch.data))
 			}
-		}
-		for q := range queues {
-			f := &s.queues[q]
-			for _, n := range append(f.chunks.numbers[f.chunks.head:len(f.chunks.numbers):len(f.chunks.numbers)], f.active) {
-				queued[q] += len(s.chunks[n].data)
+			if n > 0 && places[n] != 1 {
+				t.Errorf("number %d is in %d lists", n, places[n])
 			}
-			if queued[q] != f.bytes {
-				t.Errorf("queue %d has %d bytes, not %d", q, queued[q], f.bytes)
+			if !ch.own && len(ch.data) > s.largest {
+				t.Errorf("chunk %d has %d bytes, the largest %d", n, len(ch.data), s.largest)
 			}
 		}
+		if held != s.taken || inUse != s.inUse {
+			t.Errorf("%d chunks with %d bytes, not %d with %d", inUse, held, s.inUse, s.taken)
+		}
+		taken += int64(held)
 		s.mu.RUnlock()
 	}
 	if taken != c.Bytes() || taken > c.budget.Load() {
