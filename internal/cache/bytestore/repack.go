@@ -56,7 +56,7 @@ func (s *shard) refit(c *Store) bool {
 	if !c.take(memory) {
 		return false
 	}
-	s.repack(c, memory-minSlots*slotBytes)
+	s.repack(c, s.used())
 	c.give(memory)
 	return true
 }

@@ -252,6 +252,9 @@ func (s *shard) memory() int {
 	return s.taken + tableMemory(cap(s.chunks)) + len(s.index.slots)*slotBytes
 }
 
+// used returns the memory beyond the memory of an empty shard.
+func (s *shard) used() int { return s.memory() - minSlots*slotBytes }
+
 // shrinkIndex moves all slots to an index of n slots, if that is shorter, and the caller gives the memory back.
 func (s *shard) shrinkIndex(n int) {
 	if n < len(s.index.slots) {

@@ -213,13 +213,26 @@ func (c *Store) free(need int) bool {
 	return c.room.Load() >= int64(need)
 }
 
-// next returns the shard that frees memory next.
-func (c *Store) next() *shard { return &c.shards[c.turn.Add(1)%uint32(len(c.shards))] }
+// looks is the number of shards of which one frees memory next.
+const looks = 8
+
+// next returns the shard that frees memory next, and locks it: not one with much less than its part of the memory, if there is
+// another one near. By turns alone a shard with few chunks would be empty when others have given as many of theirs.
+func (c *Store) next() *shard {
+	part := c.Used() / int64(len(c.shards))
+	for look := 1; ; look++ {
+		s := &c.shards[c.turn.Add(1)%uint32(len(c.shards))]
+		s.lock()
+		if look == looks || int64(s.used()) >= part-part/4 {
+			return s
+		}
+		s.mu.Unlock()
+	}
+}
 
 // sweepNext frees memory of the next shard.
 func (c *Store) sweepNext() {
 	s := c.next()
-	s.lock()
 	defer s.mu.Unlock()
 	s.makeRoom(c)
 }
@@ -345,9 +358,9 @@ func (c *Store) refitAll(budget int64) {
 				s.makeRoom(c)
 			case tooMany: // and all that there is fits
 			case has:
-				most := int(part*float64(s.memory()-minSlots*slotBytes)) + carried
+				most := int(part*float64(s.used())) + carried
 				s.repack(c, most)
-				carried = max(0, most-(s.memory()-minSlots*slotBytes))
+				carried = max(0, most-s.used())
 			}
 			s.mu.Unlock()
 		}
@@ -407,7 +420,11 @@ func (c *Store) Owe(bytes int64) {
 
 // Settle frees what is owed.
 func (c *Store) Settle() {
-	if left := c.settle(c.turns()); left > 0 {
+	left := c.settle(c.turns())
+	if left > 0 {
+		left = c.settle(c.turns()) // there may be more chunks than before: smaller ones
+	}
+	if left > 0 {
 		c.owed.CompareAndSwap(left, 0) // it cannot be freed; a debt that came meanwhile can
 	}
 }
@@ -427,7 +444,6 @@ func (c *Store) settle(turns int) (left int64) {
 // bytes have gone.
 func (c *Store) settleNext() (entries, bytes int64) {
 	s := c.next()
-	s.lock()
 	defer s.mu.Unlock()
 	before, evicted := s.memory(), s.evicted
 	if !s.refit(c) {
