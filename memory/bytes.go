@@ -16,7 +16,7 @@ import (
 // an index. A Cache is faster, and keeps values of any type.
 //
 // A new key enters a small queue of a tenth of the memory, and goes on to the main queue if it was
-// read there. Both are queues of pieces of 64 KiB: the oldest piece makes room as a whole, and the
+// read there. Both are queues of pieces of 4 to 64 KiB: the oldest piece makes room as a whole, and the
 // entries that were read since are kept once more. This is S3-FIFO (Yang et al., SOSP 2023) by
 // pieces in place of entries.
 //

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -105,4 +106,40 @@ func TestByteCacheRefusesBoundsThatAreTooSmall(t *testing.T) {
 	if err := c.Resize(10); err == nil || err.Error() != "memory: a ByteCache of 10 bytes is too small: it needs 131072" {
 		t.Errorf("%v", err)
 	}
+}
+
+// liveHeap is the heap that is in use.
+func liveHeap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestByteCacheWithALoweredBoundTakesNoMoreThanThat measures the heap: what the cache needs for itself counts, too, and does not stay
+// as large as it was.
+func TestByteCacheWithALoweredBoundTakesNoMoreThanThat(t *testing.T) {
+	const bound = 512 << 10
+	before := liveHeap()
+	c, err := memory.NewByteCache(64 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 {
+		c.Set(fmt.Append(nil, i), make([]byte, 17<<10))
+	}
+	if took := liveHeap() - before; took > 64<<20+1<<20 {
+		t.Errorf("takes %d bytes of the heap, for a bound of 64 MiB", took)
+	}
+	if err := c.Resize(bound); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10_000 {
+		c.Set(fmt.Append(nil, i), make([]byte, 100))
+	}
+	if took := liveHeap() - before; took > bound*103/100 {
+		t.Errorf("takes %d bytes of the heap, for a bound of %d that was lowered", took, bound)
+	}
+	runtime.KeepAlive(c)
 }

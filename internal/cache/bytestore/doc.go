@@ -15,6 +15,10 @@
 // copied more than once in a lap of its queue, and entries need no order of their own. This is
 // S3-FIFO (Yang et al., SOSP 2023) by chunks in place of entries.
 //
+// A chunk makes room as a whole, so a shard needs a good number of them. Their size follows the bytes that the shards may have: by the
+// budget, or by the debts of a guard. If new chunks are smaller than before, the entries of a shard move to such, and when the
+// store has grown again new chunks are larger.
+//
 // The index of a shard is an open table of 64-bit slots, with linear probing. A slot has the place
 // of an entry, 30 bits of the hash of its key, and a count of its reads. The key behind a slot is
 // always compared.

@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxChunk is the size of a chunk. Smaller stores have smaller ones, so that each shard has a
-	// good number of them.
+	// good number of them; see shrinkChunks.
 	maxChunk, minChunk = 64 << 10, 4 << 10
 	// shardChunks is the number of chunks that a shard has at least.
 	shardChunks = 16
