@@ -138,7 +138,8 @@ func TestEachEntryIsHeardOfOnce(t *testing.T) {
 
 func heardOnce(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	c := newStore(t, MinBudget+r.Int64N(1<<20))
+	most := int64(1) << (20 + r.IntN(5))
+	c := newStore(t, MinBudget+r.Int64N(most))
 	live := map[string][]byte{} // all that was stored, and that has not left as far as was heard
 	c.Use(Hooks{Left: func(key, value []byte, _ bool) {
 		if v, ok := live[string(key)]; !ok || string(v) != string(value) {
@@ -176,9 +177,17 @@ func heardOnce(t *testing.T, seed uint64) {
 				c.AppendGet(nil, key)
 			}
 		case 7:
-			if r.IntN(20) == 0 {
-				if err := c.Resize(MinBudget + r.Int64N(1<<20)); err != nil || c.Bytes() > c.Budget() {
+			switch r.IntN(20) {
+			case 0:
+				if err := c.Resize(c.Least() + r.Int64N(most)); err != nil || c.Bytes() > c.Budget() {
 					t.Fatalf("seed %d: %d bytes of %d, %v", seed, c.Bytes(), c.Budget(), err)
+				}
+			case 1:
+				c.Owe(r.Int64N(c.Used() + 1))
+				if had, owed := c.Used(), c.owed.Load(); true {
+					if c.Settle(); had-c.Used() < owed {
+						t.Fatalf("seed %d: %d of %d bytes have been freed", seed, had-c.Used(), owed)
+					}
 				}
 			}
 		}

@@ -275,7 +275,7 @@ func TestResizeLetsEntriesGoAndGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// TestConcurrentUseIsSafe has goroutines store, read, delete, iterate and resize. Each value begins with
+// TestConcurrentUseIsSafe has goroutines store, read, delete, iterate, resize and owe. Each value begins with
 // its key.
 func TestConcurrentUseIsSafe(t *testing.T) {
 	c := newStore(t, 2<<20)
@@ -285,8 +285,13 @@ func TestConcurrentUseIsSafe(t *testing.T) {
 			r := rand.New(rand.NewPCG(g, 2))
 			for i := range 20_000 {
 				useOnce(t, c, r)
-				if i%5000 == 4999 {
-					_ = c.Resize(int64(1+r.IntN(3)) << 20)
+				switch {
+				case i%5000 == 4999:
+					_ = c.Resize(c.Least() << r.IntN(7))
+				case i%1000 == 999:
+					c.Owe(r.Int64N(c.Used() + 1))
+				case i%1000 == 499:
+					c.Settle()
 				}
 			}
 		})
