@@ -396,3 +396,25 @@ func TestClosedCacheHoldsNothing(t *testing.T) {
 	}
 	c.Clear()
 }
+
+// TestLoweredCacheGivesItsMemoryBack measures the heap, for each policy.
+func TestLoweredCacheGivesItsMemoryBack(t *testing.T) {
+	const n = 60_000
+	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+		before := liveHeap()
+		c := mustNew(t, memory.Options[int, int]{MaxEntries: n, Policy: p, TTL: time.Hour})
+		for i := range n {
+			c.Set(i, i)
+		}
+		full := liveHeap() - before
+		for c.Len() > n/100 {
+			if err := c.Resize(max(n/100, c.Len()-15_000), 0); err != nil { // leaves nothing to the background
+				t.Fatal(err)
+			}
+		}
+		if low := liveHeap() - before; low > full/10 {
+			t.Errorf("%v: %d entries take %d bytes, %d took %d", p, c.Len(), low, n, full)
+		}
+		c.Close()
+	}
+}

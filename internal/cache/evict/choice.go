@@ -69,6 +69,10 @@ type policy interface {
 	adopt(from policy)
 	// take adds a node with the standing of a node of from. Nodes come in the order of each.
 	take(from policy, theirs, ours uint32)
+	// moved is told that an entry of the policy has got the free node j in the place of its own, with its links and its mark.
+	moved(j uint32)
+	// shrunk is told that the shard has given memory back, and has n entries.
+	shrunk(n int)
 	// validate checks the whole structure for tests.
 	validate(entries map[*Head]bool) error
 }

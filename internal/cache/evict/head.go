@@ -208,13 +208,12 @@ type chunk struct {
 }
 
 // slab holds the nodes of one shard. The zero slab is empty. Adding and removing
-// take constant time, and adding allocates once per chunkNodes nodes. A slab keeps
-// its largest size until the shard is emptied: 24 bytes an entry, 32 with
-// deadlines.
+// take constant time, and adding allocates once per chunkNodes nodes. A node takes 24 bytes, 32 with
+// deadlines. There are up to twice as many as entries; see Order.shrink.
 type slab struct {
 	idle   Idle
 	chunks []*chunk
-	free   uint32 // the first of the free nodes, which are linked by next
+	free   uint32 // the first of the free nodes, which are linked by prev and next
 	used   uint32 // all nodes up to this number have been used
 }
 
@@ -249,7 +248,7 @@ func (b *slab) bornAt(i uint32) *int64 {
 func (b *slab) add(h *Head, hash uint32, weight int64) {
 	i := b.free
 	if i != 0 {
-		b.free = b.node(i).next
+		b.unlink(i)
 	} else {
 		b.used++
 		i = b.used
@@ -273,7 +272,10 @@ func (b *slab) replace(old, h *Head) {
 // remove frees a node.
 func (b *slab) remove(i uint32) {
 	b.chunks[i>>chunkBits].heads[i&chunkMask] = nil
-	b.node(i).next = b.free
+	b.node(i).prev, b.node(i).next = 0, b.free
+	if b.free != 0 {
+		b.node(b.free).prev = i
+	}
 	b.free = i
 }
 

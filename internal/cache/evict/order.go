@@ -191,6 +191,7 @@ func (o *Order) clear(i uint32) Gone {
 	o.wheel.remove(&o.nodes, i)
 	o.nodes.remove(i)
 	o.n--
+	o.shrink()
 	return gone
 }
 

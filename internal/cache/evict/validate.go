@@ -64,15 +64,22 @@ func (l *list) validate(b *slab, entries map[*Head]bool, sizeOf func(i uint32) i
 
 // validateSlab checks that every node is either free or belongs to an entry.
 func (o *Order) validateSlab(entries map[*Head]bool) error {
-	free := 0
+	free, last := 0, uint32(0)
 	for i := o.nodes.free; i != 0; i = o.nodes.node(i).next {
 		if o.nodes.head(i) != nil {
 			return fmt.Errorf("free node %d has an entry", i)
 		}
+		if o.nodes.node(i).prev != last {
+			return fmt.Errorf("free node %d does not link back", i)
+		}
+		last = i
 		free++
 	}
 	if free+len(entries) != int(o.nodes.used) {
 		return fmt.Errorf("%d nodes are free and %d held of %d", free, len(entries), o.nodes.used)
+	}
+	if chunks := int(o.nodes.used)>>chunkBits + 1; o.nodes.used > 0 && len(o.nodes.chunks) != chunks {
+		return fmt.Errorf("%d chunks for %d nodes", len(o.nodes.chunks), o.nodes.used)
 	}
 	return nil
 }

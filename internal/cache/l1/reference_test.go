@@ -246,6 +246,10 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 func (m *machine) refused(held *Entry[uint8, int], gone []Removed[uint8, int], weight int64, before Stats) bool {
 	after := m.c.Stats()
 	before.Rejected++
+	if m.c.rest.guarded.Load() { // others may have left for the guard
+		m.c.Notify(gone)
+		gone, after = nil, before
+	}
 	return held == nil && len(gone) == 0 && weight > 2 && m.c.policy == evict.A3FIFO && m.c.weighted() && after == before
 }
 
@@ -334,15 +338,24 @@ func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
 	if outcome == Stored {
 		m.ref.pin(e.Key, 1)
 	}
-	if outcome != Lost {
-		m.stored(held, e, removed, outcome == Stored)
+	if outcome == Lost {
+		m.c.Notify(removed) // what has left for the guard
+		return
 	}
+	m.stored(held, e, removed, outcome == Stored)
 }
 
 func (m *machine) bulk(key, arg byte) {
-	switch key % 4 {
+	switch key % 6 {
 	case 0:
 		m.c.Clear()
+	case 4:
+		WardOf(m.c).Owe(int64(arg) % 64)
+	case 5:
+		WardOf(m.c).Settle()
+		if d := m.c.owes(); d != (change{}) {
+			m.t.Fatalf("%v is owed after Settle", d)
+		}
 	case 1:
 		entries, weight := int64(arg), int64(arg)*3
 		if !m.bound.entries {
