@@ -117,8 +117,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestByteCacheWithALoweredBoundTakesNoMoreThanThat measures the heap: what the cache needs for itself counts, too, and does not stay
-// as large as it was.
+// TestByteCacheWithALoweredBoundTakesNoMoreThanThat measures the heap: tables of the cache count, too, and do not stay
+// as large as they were.
 func TestByteCacheWithALoweredBoundTakesNoMoreThanThat(t *testing.T) {
 	const bound = 512 << 10
 	before := liveHeap()

@@ -75,7 +75,7 @@ const (
 	chunkBytes = int(unsafe.Sizeof(chunk{}))
 	// minTable is the length of a new table of chunks.
 	minTable = 4
-	// pointersBytes is what the runtime puts before an object with pointers.
+	// pointersBytes is the header of the runtime before an object with pointers.
 	pointersBytes = 8
 )
 

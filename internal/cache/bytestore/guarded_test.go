@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// hold lets a store owe what it has beyond some bytes, as a guard does.
+// hold lets a store owe its memory beyond some bytes, as a guard does.
 func hold(c *Store, bytes int64) {
 	if n := c.Used(); n > bytes {
 		c.Owe(n - bytes*19/20)

@@ -136,6 +136,22 @@ func TestEachEntryIsHeardOfOnce(t *testing.T) {
 	}
 }
 
+// lessOrMore sometimes changes the budget of a store, or lets it pay a debt.
+func lessOrMore(t *testing.T, r *rand.Rand, c *Store, most int64) {
+	switch r.IntN(20) {
+	case 0:
+		if err := c.Resize(c.Least() + r.Int64N(most)); err != nil || c.Bytes() > c.Budget() {
+			t.Fatalf("%d bytes of %d, %v", c.Bytes(), c.Budget(), err)
+		}
+	case 1:
+		c.Owe(r.Int64N(c.Used() + 1))
+		had, owed := c.Used(), c.owed.Load()
+		if c.Settle(); had-c.Used() < owed {
+			t.Fatalf("%d of %d bytes have been freed", had-c.Used(), owed)
+		}
+	}
+}
+
 func heardOnce(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	most := int64(1) << (20 + r.IntN(5))
@@ -177,19 +193,7 @@ func heardOnce(t *testing.T, seed uint64) {
 				c.AppendGet(nil, key)
 			}
 		case 7:
-			switch r.IntN(20) {
-			case 0:
-				if err := c.Resize(c.Least() + r.Int64N(most)); err != nil || c.Bytes() > c.Budget() {
-					t.Fatalf("seed %d: %d bytes of %d, %v", seed, c.Bytes(), c.Budget(), err)
-				}
-			case 1:
-				c.Owe(r.Int64N(c.Used() + 1))
-				if had, owed := c.Used(), c.owed.Load(); true {
-					if c.Settle(); had-c.Used() < owed {
-						t.Fatalf("seed %d: %d of %d bytes have been freed", seed, had-c.Used(), owed)
-					}
-				}
-			}
+			lessOrMore(t, r, c, most)
 		}
 	}
 	if len(live) != c.Len() {

@@ -336,7 +336,7 @@ func (c *Store) lower(budget int64) bool {
 		if n <= 0 {
 			return over <= 0
 		}
-		// The room goes first, so that the budget never is less than what is taken.
+		// The room goes first, so that the budget never is less than the memory taken.
 		if c.room.CompareAndSwap(room, room-n) {
 			c.budget.Add(-n)
 		}
@@ -344,7 +344,7 @@ func (c *Store) lower(budget int64) bool {
 }
 
 // refitAll moves the entries of shards with chunks that are too large for a smaller budget, each as many as its part of that
-// lets stay. What one shard leaves of its part goes to the next one.
+// lets stay. The rest of a shard's part goes to the next one.
 func (c *Store) refitAll(budget int64) {
 	part := float64(budget-int64(len(c.shards))*leastMemory) / float64(max(1, c.Used()))
 	carried := 0

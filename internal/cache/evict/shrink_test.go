@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestShardThatWasLargeTakesAsMuchAsItsEntries removes most entries of a shard, some of them pinned or with a deadline, and compares
-// the others with what they were: their order, uses, weights and pins.
+// TestShardThatWasLargeTakesAsMuchAsItsEntries removes most entries of a shard, some of them pinned or with a deadline, and checks
+// that the order of the others, their uses and their weights are as before.
 func TestShardThatWasLargeTakesAsMuchAsItsEntries(t *testing.T) {
 	for p := range policies {
 		for _, weighted := range []bool{false, true} {

@@ -339,7 +339,7 @@ func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
 		m.ref.pin(e.Key, 1)
 	}
 	if outcome == Lost {
-		m.c.Notify(removed) // what has left for the guard
+		m.c.Notify(removed) // entries that have left for the guard
 		return
 	}
 	m.stored(held, e, removed, outcome == Stored)
