@@ -230,8 +230,11 @@ func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
 	op, cancel := c.l2.Bound(ctx)
 	defer cancel()
 	refused, err := c.l2.Put(op, puts)
-	if errors.Is(err, remote.ErrValueTooLarge) { // nothing was sent
-		c.storeTooLarge(ctx, stores)
+	// Nothing was sent, because one of the values is too large for L2.
+	if len(stores) > 1 && errors.Is(err, remote.ErrValueTooLarge) && !errors.As(err, new(remote.KeyErrors)) {
+		for i := range stores {
+			c.storeRemote(ctx, stores[i:i+1])
+		}
 		return
 	}
 	rs := make([]*read[K, V], len(stores))
@@ -241,27 +244,17 @@ func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
 	c.answered("put", err, rs)
 	for i := range stores {
 		s := &stores[i]
-		switch {
-		case s.r.l2.Down:
+		switch e := remote.ErrorOf(err, i); {
+		case errors.Is(e, remote.ErrValueTooLarge):
+			c.notStored("L2", s.r.f.Key, remote.ErrValueTooLarge)
+			s.keepHere()
+		case e != nil, s.r.l2.Down: // the lease of a value that L2 cannot keep is released
 			s.keepHere()
 		case slices.Contains(refused, i):
 			s.refused()
 		default:
 			s.stored(op)
 		}
-	}
-}
-
-// storeTooLarge stores each answer by itself, because one of them is too large for
-// L2. That one is kept in L1 only, and its lease is released.
-func (c *Cache[K, V]) storeTooLarge(ctx context.Context, stores []toStore[K, V]) {
-	if len(stores) == 1 {
-		c.notStored("L2", stores[0].r.f.Key, remote.ErrValueTooLarge)
-		stores[0].keepHere()
-		return
-	}
-	for i := range stores {
-		c.storeRemote(ctx, stores[i:i+1])
 	}
 }
 

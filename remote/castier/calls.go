@@ -2,6 +2,7 @@ package castier
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,14 +32,7 @@ func (e keyErrors) at(i int) error {
 }
 
 // first returns the first error.
-func (e keyErrors) first() error {
-	for _, err := range e {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (e keyErrors) first() error { return cmp.Or(e...) }
 
 // answered takes the number of results of a call, and its err. It returns the errors of the
 // keys, or the error of the whole call. asked is how many results there should be.

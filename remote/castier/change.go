@@ -205,6 +205,11 @@ func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swa
 		now = at.early
 	}
 	op := c.op(state)
+	// Only this value is refused: the others of a call have nothing to do with it.
+	if c.err = t.tooShort(c.server, op); c.err != nil {
+		c.done = true
+		return Swap{}, false
+	}
 	if c.tried && stored(s, op) {
 		c.done, c.answer = true, entryrules.Answer{Done: true}
 		return Swap{}, false

@@ -112,7 +112,8 @@ func (r *remembered[T]) keep(ticket uint64, asked time.Time, v T) {
 func (r *remembered[T]) forget(tickets uint64) { r.known, r.least = false, tickets+1 }
 
 func newNamespace(name string, f Fleet) *namespace {
-	return &namespace{prefix: prefixOf(name), fleet: f, clocks: map[string]*clock{}, states: map[int]*counts{}}
+	_, alone := f.(single)
+	return &namespace{prefix: prefixOf(name), fleet: f, asideTags: aside{alone: alone}, clocks: map[string]*clock{}, states: map[int]*counts{}}
 }
 
 // recheck makes all later operations ask for everything again.
@@ -273,7 +274,10 @@ func (t *Tier) of(server int, err error) error {
 // answer. The operation can do with an older answer, so it waits for part of its time
 // only. Once a server has not answered in that, no operation waits for it: one question at
 // a time is under way beside them, until an answer is quick again.
-type aside struct{ silent atomic.Bool }
+type aside struct {
+	silent atomic.Bool
+	alone  bool // no other server is asked: each operation waits, and it has no time beyond its own
+}
 
 // share says for which part of its time an operation waits for a server other than its own: for one
 // in so many parts. An operation asks such a server twice at most.
@@ -299,6 +303,6 @@ func (a *aside) ask(ctx context.Context, beside func(what any, f func(context.Co
 	some, cancel := remote.WithTimeout(ctx, wait)
 	defer cancel()
 	if err := f(some); err != nil && ctx.Err() == nil {
-		a.silent.Store(true)
+		a.silent.Store(!a.alone)
 	}
 }

@@ -152,5 +152,5 @@ func (single) Home(string) int { return 0 }
 
 func (s single) On(context.Context, int) (Store, error) { return s.Store, nil }
 
-// Beside runs f at once: it is called for servers of other keys only, and there are none.
+// Beside is not called: there is no server of other keys.
 func (single) Beside(_ any, f func(context.Context)) { f(context.Background()) }

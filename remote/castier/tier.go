@@ -175,13 +175,13 @@ func errorsOf[C interface{ failure() error }](all []C) []error {
 	return errs
 }
 
-// Put implements [remote.Tier]. A value with a life shorter than a step of the store's [Clock] is
-// an error that matches [remote.ErrRefused]. If only some servers answer, the error is
+// Put implements [remote.Tier]. A value with a life shorter than a step of the store's [Clock] has
+// an error that matches [remote.ErrRefused]. If only some values have an error, it is
 // [remote.KeyErrors].
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
 	all := make([]*change, len(p))
 	for i, put := range p {
-		if err := t.checkPut(ctx, put.Key, put.Left); err != nil {
+		if err := checkName(put.Key); err != nil {
 			return nil, err
 		}
 		data, c := put.Data, &change{key: put.Key, early: true}
@@ -207,20 +207,19 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	return refused, remote.JoinKeys(errorsOf(all))
 }
 
-// checkPut returns the reason why no value can be kept under key for left.
-func (t *Tier) checkPut(ctx context.Context, key string, left time.Duration) error {
-	if err := checkName(key); err != nil || left <= 0 || left >= maxStep {
-		return err
+// tooShort returns an error if op stores a value that lives for less than a step of the clock.
+func (t *Tier) tooShort(server int, op entryrules.Operation) error {
+	var left time.Duration
+	switch op := op.(type) {
+	case entryrules.Put:
+		left = duration(op.Left)
+	case entryrules.Extend:
+		left = duration(op.Left)
 	}
-	item, _ := t.entry(key)
-	server := t.servers.Home(item)
-	if _, err := t.now(ctx, server); err != nil {
-		return t.of(server, err)
+	if left <= 0 || left >= maxStep || left >= t.names.clock(server).steps() {
+		return nil
 	}
-	if step := t.names.clock(server).steps(); left < step {
-		return fmt.Errorf("%w: the store counts lives in steps of %v, and a value is kept for %v", remote.ErrRefused, step, left)
-	}
-	return nil
+	return fmt.Errorf("%w: %w: the store counts lives in steps of %v, and a value is kept for %v", remote.ErrRefused, entryrules.ErrTooShort, t.names.clock(server).steps(), left)
 }
 
 // Drop implements [remote.Tier]. If only some servers answer, the error is
@@ -261,9 +260,6 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 
 // Extend implements [remote.Tier].
 func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	if err := t.checkPut(ctx, key, left); err != nil {
-		return false, err
-	}
 	done, err := t.one(ctx, key, true, entryrules.Extend{
 		Schema: t.schema, Token: l.Token, ID: uint64(id), Fresh: fresh.Milliseconds(), Left: left.Milliseconds(), Namespace: l.State,
 	})

@@ -1,6 +1,7 @@
 package entryrules
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/strata-cache/strata/remote"
@@ -44,6 +45,10 @@ type Answer struct {
 // gets it, because a clock was set, asks again.
 // It is read-only.
 var TooLate = Answer{Grant: remote.Busy, Wait: 1, Late: true}
+
+// ErrTooShort is in the chain of the error of a store that cannot keep a value for as short a time as it
+// lives. The state of the key stays as it was.
+var ErrTooShort = errors.New("life too short") // read-only
 
 // Decide returns the state of a key after an operation, and the answer. It
 // changes nothing that s shares with other States. For the result to be right in

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/internal/cache/limit"
 	states "github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
@@ -64,8 +65,8 @@ type Probes struct{ All, Stores bool }
 // server, and logs changes. name is the name of a key of the server, or empty for an
 // operation on no key. An operation cut short by its caller tells nothing about L2.
 func (s *Store) Report(ctx context.Context, op, name string, err error, p Probes) {
-	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
-		return // nothing was sent
+	if errors.Is(err, remote.ErrKeyTooLong) || unkept(err) {
+		return // it says nothing about the server
 	}
 	if err != nil && CallerLeft(ctx) != nil {
 		return
@@ -81,6 +82,12 @@ func (s *Store) Report(ctx context.Context, op, name string, err error, p Probes
 		}
 		s.o.Failed(ctx, op, err)
 	}
+}
+
+// unkept reports whether an error says that L2 cannot keep one value, because the value is too large or
+// lives for too short a time. L2 executes the other operations of the key.
+func unkept(err error) bool {
+	return errors.Is(err, remote.ErrValueTooLarge) || errors.Is(err, entryrules.ErrTooShort)
 }
 
 // reportDrops is Report for drops, which probe the breaker for all operations if probe

@@ -89,12 +89,18 @@ func (s *Store) MayStoreAll(xs Sessions) {
 }
 
 // AnsweredAll is [Session.Answered] for an operation of several sessions. For each server
-// one session reports the outcome for the others: the first that has failed, or else the
-// first.
+// one session reports the outcome for the others: the first that has failed for another reason than
+// its value, or else the first.
 func (s *Store) AnsweredAll(ctx context.Context, op string, xs Sessions, err error) {
 	of := func(i int) error { return remote.ErrorOf(err, i) }
+	failure := func(i int) error {
+		if e := of(i); !unkept(e) {
+			return e
+		}
+		return nil
+	}
 	for _, part := range s.guards.split(xs.N, err != nil, xs.name) {
-		at, failed := firstOf(part, of)
+		at, failed := firstOf(part, failure)
 		first := xs.At(at)
 		first.probes = xs.At(part[0]).probes
 		ok := first.Answered(ctx, s, op, failed)
@@ -138,7 +144,7 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 		name = ""
 	}
 	s.Report(ctx, op, name, err, x.probes)
-	x.Down = x.Down || err != nil
+	x.Down = x.Down || err != nil && !unkept(err)
 	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
 	if s.repeat(); err == nil && x.repeats != s.moves.repeats.Load() {
 		// The answer may come from a server that has not heard of a drop yet.
@@ -157,7 +163,7 @@ func (x *Session) Failed(first *Session) {
 // FailedAlone is [Session.Failed] for an operation in which each session has an
 // error of its own.
 func (x *Session) FailedAlone(first *Session, err error) {
-	x.Down, x.KeyTooLong, x.Cancelled = true, errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
+	x.Down, x.KeyTooLong, x.Cancelled = x.Down || !unkept(err), errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
 }
 
 // TagDrops asks for the drops of tags, which values of several sessions have, and returns
