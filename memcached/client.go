@@ -277,7 +277,10 @@ func (c *Client) misses(ctx context.Context) bool {
 // do carries out a request at the server of its key.
 func (c *Client) do(ctx context.Context, key string, q request, dst []byte) (answer, error) {
 	var err error
-	if q.Key, err = c.o.Keys.wire(key); err != nil {
+	if q.Key, err = c.o.Keys.wire(key); err == nil && q.Op.Stores() {
+		err = c.o.room(&q.Key, int64(len(q.Value)))
+	}
+	if err != nil {
 		return answer{}, err
 	}
 	n, err := c.node(q.Key.Text)

@@ -355,3 +355,23 @@ func TestForeignItemUnderAHashIsAMiss(t *testing.T) {
 		}
 	})
 }
+
+// TestLargestValueOfAHashedKeyIsReadBack: the key in front of it counts as well, for the limit of the values that are
+// sent and of those that are accepted.
+func TestLargestValueOfAHashedKeyIsReadBack(t *testing.T) {
+	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Keys, o.MaxValue = memcached.KeysHashed, 100 }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+		for n := 90; n <= 101; n++ {
+			item := memcached.Item{Key: "a b", Value: make([]byte, n)}
+			set, many := c.Set(t.Context(), item), c.SetMany(t.Context(), []memcached.Item{item})
+			from := c.SetFrom(t.Context(), item, bytes.NewReader(item.Value), int64(n))
+			for _, err := range []error{set, many, from} {
+				if tooLarge := errors.Is(err, memcached.ErrTooLarge); tooLarge != (n > 96) || !tooLarge && err != nil {
+					t.Errorf("%d bytes: %v", n, err)
+				}
+			}
+			if got, err := c.Get(t.Context(), "a b"); err != nil || len(got.Value) != min(n, 96) {
+				t.Errorf("after %d bytes: %d, %v", n, len(got.Value), err)
+			}
+		}
+	})
+}

@@ -341,6 +341,14 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	if err != nil {
 		return err
 	}
+	for _, b := range all {
+		for _, i := range b.at {
+			key := b.key(i)
+			if err := c.o.room(&key, int64(len(items[i].Value))); err != nil {
+				return err
+			}
+		}
+	}
 	return changeAll(all, func(b *batch) {
 		b.change(ctx, func(i int) request {
 			q, _ := c.o.storing(meta.OpSet, &items[i]) // it was checked

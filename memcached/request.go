@@ -90,7 +90,7 @@ const (
 	// meta commands; GetMany reads them one by one.
 	KeysBase64
 	// KeysHashed sends a hash of them. The key itself is stored in front of the
-	// value, and compared when the value is read. Only this client reads such
+	// value, where it counts for Options.MaxValue, and compared when the value is read. Only this client reads such
 	// items; they cannot be counted with Increment.
 	KeysHashed
 )

@@ -157,10 +157,10 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		defer s.Close()
 		r, size = s, s.Size()
 	}
-	switch {
-	case size > int64(c.o.MaxValue):
-		return tooLarge(size)
-	case size <= small:
+	if err := c.o.room(&q.Key, size); err != nil {
+		return err
+	}
+	if size <= small {
 		q.Value = make([]byte, size)
 		if _, err := wire.Fill(r, q.Value); err != nil {
 			return faults.Source(err)
