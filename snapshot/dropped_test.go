@@ -263,3 +263,43 @@ func TestCachesWithL2OrBusBringBackNothingOfAFileFromBeforeADrop(t *testing.T) {
 		}
 	}
 }
+
+// dropping calls drop after so many writes.
+type dropping struct {
+	bytes.Buffer
+	left int
+	drop func()
+}
+
+func (d *dropping) Write(b []byte) (int, error) {
+	if d.left--; d.left == 0 {
+		d.drop()
+	}
+	return d.Buffer.Write(b)
+}
+
+// TestDropDuringASaveCountsForAFullL1 drops a key that was written already. The reader has no room for most
+// of the entries between the key and its drop.
+func TestDropDuringASaveCountsForAFullL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := alone(t, "users", 0)
+		fill(t, first, 20_000)
+		for range 3 {
+			first.Get(t.Context(), "k7") // the hottest
+		}
+		file := &dropping{left: 6, drop: func() { must(t, first.Invalidate(t.Context(), "k7")) }}
+		_, err := snapshot.Write(t.Context(), file, snapshot.Options{}, first)
+		must(t, err)
+		if file.left > 0 {
+			t.Fatal("nothing was dropped")
+		}
+		small := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Memory.MaxEntries = 100 })
+		r, err := snapshot.Read(t.Context(), &file.Buffer, snapshot.Options{}, small)
+		if err != nil || r.Rest != "L1 is full" || r.Warm() < 90 || r.Entries() > 3000 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if v, ok := small.Get(t.Context(), "k7"); ok {
+			t.Errorf("k7 is %q, which was dropped", v)
+		}
+	})
+}

@@ -184,6 +184,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer in.close()
+	in.whole = true // it may be a file
 	report, err := rd.end("snapshot is taken in", "snapshot is taken in in part", in.stream(p, sinceCreation))
 	answer := struct {
 		Report

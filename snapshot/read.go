@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ func read(ctx context.Context, r io.Reader, o Options, mode format.Mode, length 
 		return Report{}, err
 	}
 	defer in.close()
+	in.whole = true
 	err = in.stream(&pipe{ctx: rd.ctx, pace: rd.pace, meter: rd.meter, r: r}, sinceCreation)
 	return rd.end("snapshot is loaded", "snapshot is loaded in part", err)
 }
@@ -131,6 +133,10 @@ type incoming struct {
 	sections []section
 	usable   int // sections that no cache refuses
 	filled   int // the usable sections with a full L1
+	// whole says that drops are read to the end although L1 is full. The cache that a stream of another instance
+	// comes from drops keys later as well, without a word to this one; a file may have the last drops of this cache.
+	whole bool
+	skips bool // entries are passed over from now on
 }
 
 // begin begins to take in entries of all caches by one stream: drops from now on are seen.
@@ -184,10 +190,12 @@ func (in *incoming) from(r *format.Reader, c clock) error {
 		return err
 	}
 	for {
-		// The rest would be turned away entry by entry: it need not even be transferred.
-		if in.full() {
+		// The rest would be turned away entry by entry: it need not even be transferred, unless it tells of drops.
+		if in.full() && !in.skips {
 			in.rd.partly("L1 is full")
-			return nil
+			if in.skips = in.whole && in.told(); !in.skips {
+				return nil
+			}
 		}
 		rec, err := r.Next()
 		if err == io.EOF {
@@ -218,6 +226,11 @@ func sameMode(is, want format.Mode) error {
 	return nil
 }
 
+// told reports whether the stream tells a cache of drops that no other way does.
+func (in *incoming) told() bool {
+	return slices.ContainsFunc(in.sections, func(s section) bool { return s.told })
+}
+
 // full reports whether no cache has room for more.
 func (in *incoming) full() bool { return in.filled > 0 && in.filled == in.usable }
 
@@ -228,7 +241,9 @@ func (in *incoming) record(rec *format.Record) error {
 	case format.KindKey:
 		in.key(&in.sections[rec.Index], rec.Key)
 	case format.KindEntry:
-		in.entry(&in.sections[rec.Index], rec.Entry)
+		if !in.skips {
+			in.entry(&in.sections[rec.Index], rec.Entry)
+		}
 	case format.KindDrop:
 		return in.drop(&in.sections[rec.Index], rec.Drop)
 	case format.KindLog:

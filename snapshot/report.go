@@ -16,8 +16,8 @@ import (
 type Report struct {
 	// Caches has one element for each cache of the snapshot, in its order.
 	Caches []CacheReport
-	// Rest is why the end of a snapshot was not read, though no error happened: L1 is full.
-	// Unread entries are not counted. Rest is empty if all was read.
+	// Rest is why no entries at the end of a snapshot were taken in, though no error happened: L1 is full.
+	// These entries are not counted. Rest is empty if there are none.
 	Rest string `json:",omitempty"`
 	// Bytes is the length of the snapshot, or of its part read so far.
 	Bytes int64

@@ -335,17 +335,28 @@ func TestReadKeepsToTheTunedBoundOfL1(t *testing.T) {
 	}
 }
 
+// TestReadEndsWhenL1IsFull, but for the drops of a cache that hears of them in no other way.
 func TestReadEndsWhenL1IsFull(t *testing.T) {
-	c := alone(t, "users", 20_000)
-	var file bytes.Buffer
-	_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, c)
-	must(t, err)
-	small := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Memory.MaxEntries = 1000 })
-	all := int64(file.Len())
-	r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, small)
-	if err != nil || r.Caches[0].Stored < 900 || r.Caches[0].Full < 1000 || r.Bytes > all/3 || small.Stats().Evicted > 0 {
-		t.Errorf("%+v of %d bytes, %v; evicted %d", r, all, err, small.Stats().Evicted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		tier, bus := stratatest.NewTier(), stratatest.NewBus()
+		bound := func(o *strata.Options[string, string]) { o.Memory.MaxEntries = 1000 }
+		joined, _ := shared(t, tier, bus)
+		fill(t, joined, 20_000)
+		synctest.Wait()
+		second, _ := shared(t, tier, bus, bound)
+		for name, x := range map[string]struct{ from, to *strata.Cache[string, string] }{
+			"with a bus": {joined, second}, "alone": {alone(t, "users", 20_000), alone(t, "users", 0, bound)},
+		} {
+			var file bytes.Buffer
+			_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, x.from)
+			must(t, err)
+			all := int64(file.Len())
+			r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, x.to)
+			if c := r.Caches[0]; err != nil || c.Stored < 900 || c.Full < 1000 || c.Entries > 3000 || (r.Bytes < all/3) != (name == "with a bus") || x.to.Stats().Evicted > 0 {
+				t.Errorf("%s: %+v of %d bytes, %v; evicted %d", name, r, all, err, x.to.Stats().Evicted)
+			}
+		}
+	})
 }
 
 // weighing bounds L1 by the lengths of values.
