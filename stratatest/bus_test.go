@@ -307,6 +307,16 @@ func TestBusChecksFindMutants(t *testing.T) {
 			slices.Reverse(m)
 			return m
 		}}},
+		{"a batch ends at 1000 messages", "LargeBatchesArrive", brokenBus{send: func(_ *Bus, m []remote.Message) []remote.Message {
+			return m[:min(len(m), 1000)]
+		}}},
+		{"a batch of many bytes is lost", "LargeBatchesArrive", brokenBus{send: func(_ *Bus, m []remote.Message) []remote.Message {
+			if len(m) > 0 && len(m)*len(m[0].Key) > 8000 {
+				return nil
+			}
+			return m
+		}}},
+		{"kinds have three bits", "MessagesArriveUnchanged", brokenBus{send: eachMessage(func(m *remote.Message) { m.Kind = (m.Kind-1)%8 + 1 })}},
 		{"numbers are floats", "MessagesArriveUnchanged", brokenBus{send: eachMessage(func(m *remote.Message) { m.From = uint64(float64(m.From >> 1)) })}},
 		{"empty keys are lost", "MessagesArriveUnchanged", brokenBus{send: func(_ *Bus, m []remote.Message) []remote.Message {
 			return slices.DeleteFunc(m, func(m remote.Message) bool { return m.Key == "" })
@@ -327,6 +337,15 @@ func TestBusChecksFindMutants(t *testing.T) {
 			go func() { time.Sleep(time.Hour); stop() }() // in a bubble
 		}}},
 		{"gaps are silent", "CutIsAGap", brokenBus{hear: without(remote.Gap)}},
+		{"one follower is told of gaps", "CutIsAGap", brokenBus{hear: func() func(func(remote.Event)) func(remote.Event) {
+			followers := 0
+			return func(f func(remote.Event)) func(remote.Event) {
+				if followers++; followers == 1 {
+					return f
+				}
+				return without(remote.Gap)(f)
+			}
+		}()}},
 		{"contexts are ignored", "CancelledPublishIsAnError", brokenBus{ignore: true}},
 	}
 	var names []string

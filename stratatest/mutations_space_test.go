@@ -62,6 +62,10 @@ func dropAllMutations() []mutation {
 			clear(t.store.names)
 			return nil
 		}},
+		{name: "drop all comes late", check: "DropAllIsNoticedWithinASecond", dropAll: func(t *Tier, ctx context.Context, soft bool) error {
+			time.AfterFunc(1500*time.Millisecond, func() { _ = t.DropAll(context.WithoutCancel(ctx), soft) })
+			return nil
+		}},
 		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
 			with(t, p.Key, func(*record) { p.Lease.State = t.own().state() })
 		})},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,7 @@ func promises() []promise {
 		{"OwnMessagesArrive", checkOwnMessages},
 		{"MessagesAreRoutedByName", checkRouting},
 		{"OrderIsKept", checkOrder},
+		{"LargeBatchesArrive", checkLargeBatches},
 		{"MessagesArriveUnchanged", checkUnchanged},
 		{"EveryFollowerIsTold", checkEveryFollower},
 		{"OneCallAtATime", checkOneCallAtATime},
@@ -220,13 +222,29 @@ func checkOrder(v *view) {
 	e.hears(want...)
 }
 
+// checkLargeBatches: a caller may invalidate thousands of keys by one call, which are more bytes than some stores take in
+// one message.
+func checkLargeBatches(v *view) {
+	e := Follow(v, v.Bus, v.name)
+	for _, size := range []int{2000, 1} {
+		var batch []remote.Message
+		for i := range size {
+			m := v.message(i)
+			m.Key += strings.Repeat("k", 200)
+			batch = append(batch, m)
+		}
+		v.publish(v.Peer, batch...)
+		e.hears(batch...)
+	}
+}
+
 // checkUnchanged: all fields arrive as they were, also the largest numbers and any bytes of keys.
 func checkUnchanged(v *view) {
 	e := Follow(v, v.Bus, v.name)
 	for i, key := range HostileKeys() {
 		most := ^uint64(0) - uint64(i)
 		m := remote.Message{
-			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
+			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Answered, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
 			Was: remote.LaneVersion{Count: most, Nonce: most - 1}, Is: remote.LaneVersion{Count: most - 2, Nonce: most - 3},
 			Hold: time.Duration(i) * time.Millisecond,
 		}
@@ -311,25 +329,28 @@ func checkStop(v *view) {
 	}
 }
 
-// checkGap: messages during a cut are lost, so that followers must be told of it before anything
+// checkGap: messages during a cut are lost, so that all followers must be told of it before anything
 // else arrives.
 func checkGap(v *view) {
 	if v.Cut == nil {
 		v.Skip("no Cut")
 	}
-	e := Follow(v, v.Bus, v.name)
+	ears := []*Ear{Follow(v, v.Bus, v.name), Follow(v, v.Bus, v.name), Follow(v, v.Bus, v.name+"-other")}
 	for round := range 3 {
 		v.publish(v.Peer, v.message(round))
-		e.hears(v.message(round))
+		ears[0].hears(v.message(round))
+		ears[1].hears(v.message(round))
 		join := v.Cut()
 		if v.Peer != v.Bus {
 			v.publish(v.Peer, v.message(1000))
 		}
 		join()
-		if ev := e.next(); ev.State != remote.Gap {
-			v.Fatalf("state %d, messages %+v after a cut; want Gap first", ev.State, ev.Messages)
+		for i, e := range ears {
+			if ev := e.next(); ev.State != remote.Gap {
+				v.Fatalf("follower %d: state %d, messages %+v after a cut; want Gap first", i, ev.State, ev.Messages)
+			}
+			e.connected()
 		}
-		e.connected()
 	}
 }
 

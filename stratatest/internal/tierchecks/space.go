@@ -2,6 +2,7 @@ package tierchecks
 
 import (
 	"context"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -10,6 +11,7 @@ import (
 func spaceChecks() []tierCheck {
 	return []tierCheck{
 		{"DropAllMakesAbsent", checkDropAll},
+		{"DropAllIsNoticedWithinASecond", checkDropAllIsNoticed},
 		{"DropAllFencesLeases", checkDropAllFencesLeases},
 		{"SoftDropAllKeepsValuesStale", checkSoftDropAll},
 		{"SoftDropAllFencesLeases", checkSoftDropAllFencesLeases},
@@ -45,6 +47,23 @@ func checkDropAll(v *view) {
 	sibling.isAbsent("a")
 	stranger.Recheck()
 	stranger.holdsFresh("a", "theirs")
+}
+
+// checkDropAllIsNoticed: an instance without a bus is told by nobody, and must not remember the state of the
+// namespace for longer than a second.
+func checkDropAllIsNoticed(v *view) {
+	other := v.sibling()
+	for _, soft := range []bool{false, true} {
+		other.fill("k", "theirs")
+		other.holdsFresh("k", "theirs") // with the state that is remembered
+		v.dropAll(soft)
+		v.sleep(1100 * time.Millisecond)
+		if soft {
+			other.holdsStale("k", "theirs")
+		} else {
+			other.isAbsent("k")
+		}
+	}
 }
 
 // checkDropAllFencesLeases: a load or a write that began before the drop may still store its value,
