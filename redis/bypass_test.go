@@ -2,7 +2,11 @@ package redis_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -129,6 +134,202 @@ func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) 
 			if v, err := get(t.Context(), c, "k"); err != nil || v != "v" {
 				t.Error(v, err)
 			}
+		}
+	})
+}
+
+// dials are the connections to a server.
+type dials struct {
+	mu  sync.Mutex
+	all []*netsim.Conn
+}
+
+// of makes a server note its connections in d. Nothing but death ends them.
+func (d *dials) of(s *fakeredis.Server, o *redis.Options) {
+	o.MaxLifetime = time.Hour
+	s.OnDial = func(_ int, client *netsim.Conn) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.all = append(d.all, client)
+	}
+}
+
+// forget makes the last n connections dead without a word, as a firewall does that forgets them.
+func (d *dials) forget(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, cn := range d.all[max(0, len(d.all)-n):] {
+		cn.StallAfter(cn.Received())
+	}
+}
+
+// TestReadFindsAnotherConnectionEachTimeThatTheSharedOneIsSilent: connections die without a word, one after
+// the other or all at once, those without a call among them. Each time the reads are repeated on one that lives.
+func TestReadFindsAnotherConnectionEachTimeThatTheSharedOneIsSilent(t *testing.T) {
+	const all = 1000
+	for _, most := range []int{2, 16} {
+		for _, readers := range []int{1, 8} {
+			for _, writes := range []bool{false, true} {
+				for _, dead := range [][]int{{all}, {1}, {1, all}, {all, 1, 1}} {
+					t.Run(fmt.Sprint(most, " connections, ", readers, " readers, writes ", writes, ", dead ", dead), func(t *testing.T) {
+						silences(t, most, readers, writes, dead)
+					})
+				}
+			}
+		}
+	}
+}
+
+func silences(t *testing.T, most, readers int, writes bool, dead []int) {
+	var d dials
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		o.MaxConns = most
+		d.of(s, o)
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		reads := func(n int, when string) {
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					start := time.Now()
+					if v, err := get(kit.Within(t, time.Second), c, "k"); err != nil || v != "v" {
+						t.Errorf("%s: %q, %v after %v", when, v, err, time.Since(start))
+					}
+				})
+			}
+			wg.Wait()
+		}
+		mustSet(t, c, "k", "v")
+		for n := range 6 {
+			// Connections without a call die, too.
+			for range 2 {
+				if err := c.MGet(t.Context(), []string{"k"}, func(int, []byte, bool) error { return nil }); err != nil && n == 0 {
+					t.Error(err)
+				}
+			}
+			time.Sleep(5 * time.Second)
+			d.forget(dead[n%len(dead)])
+			reads(readers, fmt.Sprint("silence ", n))
+			reads(readers, fmt.Sprint("at once after silence ", n))
+			for range 3 {
+				time.Sleep(time.Second)
+				reads(readers, fmt.Sprint("after silence ", n))
+				if writes {
+					_ = c.Set(t.Context(), "k", []byte("v"), 0) // it may have a dead connection
+				}
+			}
+		}
+	})
+}
+
+// TestSilenceOfTheOnlyConnectionEndsWithOneCall: with one connection there is no other one to try.
+func TestSilenceOfTheOnlyConnectionEndsWithOneCall(t *testing.T) {
+	var d dials
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		o.MaxConns = 1
+		d.of(s, o)
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		for range 4 {
+			d.forget(1)
+			if v, err := get(kit.Within(t, time.Second), c, "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%q, %v", v, err)
+			}
+			for range 3 {
+				if v, err := get(kit.Within(t, time.Millisecond), c, "k"); err != nil || v != "v" {
+					t.Errorf("%q, %v", v, err)
+				}
+			}
+		}
+	})
+}
+
+// TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies: the server holds writes back, and again and
+// again the newest connection dies without a word: the one of the reads, or that of the next write.
+func TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies(t *testing.T) {
+	for _, most := range []int{2, 3, 16} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			var d dials
+			var held atomic.Bool
+			change := func(s *fakeredis.Server, o *redis.Options) {
+				o.MaxConns = most
+				d.of(s, o)
+				s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) {
+					for held.Load() { // in the bubble
+						time.Sleep(10 * time.Millisecond)
+					}
+					ss.Status("OK")
+				})
+				answer(s, "$1\r\nv\r\n")
+			}
+			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+				mustSet(t, c, "k", "v")
+				held.Store(true)
+				end := time.Now().Add(10 * time.Second)
+				time.AfterFunc(8*time.Second, func() { held.Store(false) })
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						if err := c.Set(t.Context(), "k", []byte("v"), 0); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+							t.Error(err)
+						}
+						time.Sleep(time.Millisecond) // in the bubble
+					}
+				})
+				var slow []time.Duration
+				for g := range 4 {
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							start := time.Now()
+							v, err := get(t.Context(), c, "k")
+							took := time.Since(start)
+							if v != "v" || err != nil {
+								t.Errorf("at %v: %q, %v after %v", end.Sub(start), v, err, took)
+							}
+							if g == 0 && took > 10*time.Millisecond {
+								slow = append(slow, took)
+							}
+							time.Sleep(time.Millisecond) // in the bubble
+						}
+					})
+				}
+				for range 3 {
+					time.Sleep(2 * time.Second)
+					d.forget(1)
+				}
+				wg.Wait()
+				if len(slow) > 4 || slices.Max(append(slow, 0)) > 600*time.Millisecond {
+					t.Errorf("reads of one caller have waited for %v", slow)
+				}
+				if n := s.Dials(); n > 20 {
+					t.Errorf("%d connections", n)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowDialIsNoSilence: a call that has waited for a dial for long does not take the new connection for a
+// dead one.
+func TestSlowDialIsNoSilence(t *testing.T) {
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(600 * time.Millisecond) // in the bubble
+			return s.Dial(ctx, network, addr)
+		}
+		answer := s.Handle("GET", nil)
+		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+			time.Sleep(50 * time.Millisecond) // in the bubble
+			answer(ss, args)
+		})
+	}
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		if _, err := get(t.Context(), c, "k"); !errors.Is(err, redis.ErrNil) {
+			t.Error(err)
+		}
+		if n := s.Dials(); n != 1 {
+			t.Errorf("%d connections for one read", n)
 		}
 	})
 }

@@ -88,6 +88,9 @@ type calls struct {
 	// number of calls at the end of the queue not handed to the connection yet,
 	// and bytes the length of the unsent commands.
 	waiting, unsent, bytes int
+	// doubtful says that the connection was idle for long before, so that it may be dead without
+	// a word: then calls in their second attempt count as repeatable, too.
+	doubtful bool
 }
 
 // outgoing is the state of the writes of a line.
@@ -184,7 +187,7 @@ func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error
 	if t.is(answered) {
 		return out, nil
 	}
-	out.Lost, out.Sent = t.lost, t.sent
+	out.Lost, out.Stuck, out.Sent = t.lost, t.lost && t.is(left), t.sent
 	out.Kept = out.Kept || t.is(left)
 	return out, ln.m.o.Fail(pool.Failure{Op: t.op, Sent: t.sent, Err: ln.m.o.Reason(overdue.Reason(ctx, t.err))})
 }
@@ -319,7 +322,7 @@ func (ln *line[C]) silent(now time.Time) time.Duration {
 	if ln.calls.size == 0 {
 		return 0
 	}
-	return now.Sub(ln.calls.at(0).start)
+	return now.Sub(ln.calls.at(0).since())
 }
 
 // A line ends in two steps. Under mu, one of the methods endIf… and endFailed

@@ -117,8 +117,8 @@ func New[C Line](p *pool.Pool[C], refused func(cn C, reply []byte) bool) *Mux[C]
 type Outcome struct {
 	// Lost says that the connection was found dead: it had served before, and
 	// failed before a byte of the reply had come. Or the connection is stuck,
-	// and the call was repeatable.
-	Lost bool
+	// and the call was repeatable: then Stuck is set, too.
+	Lost, Stuck bool
 	// Sent says that the server may have received the command.
 	Sent bool
 	// Kept says that the Mux may still look at the ticket: it must not be used
@@ -148,6 +148,7 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 			if err := m.open(ctx, caller, deadline); err != nil {
 				return Outcome{}, err
 			}
+			t.start = time.Now() // the time of a dial is no silence of the connection
 			continue
 		}
 		switch entered, err := ln.enter(t, command); {
@@ -216,8 +217,14 @@ func (m *Mux[C]) connect(o *opening) {
 	// A dial has its own end, and tells why it failed.
 	ctx, cancel := context.WithTimeout(m.ctx, 2*m.o.DialTimeout)
 	defer cancel()
-	cn, err := m.pool.Get(ctx, time.Now())
+	take := m.pool.Get
+	if m.stuck.Load() { // the idle connections may be as dead as the last one
+		take = m.pool.Fresh
+	}
+	cn, err := take(ctx, time.Now())
+	rested := false
 	if err == nil {
+		rested = m.pool.Rested(cn, time.Now()) > m.o.Timeout
 		m.pool.Share(cn)
 	}
 	m.mu.Lock()
@@ -231,6 +238,7 @@ func (m *Mux[C]) connect(o *opening) {
 		defer m.pool.Put(cn, true, time.Now())
 	} else if err == nil {
 		ln := newLine(m, cn)
+		ln.calls.doubtful = rested
 		m.lines[ln] = struct{}{}
 		m.current.Store(ln)
 	}
@@ -279,6 +287,13 @@ func (m *Mux[C]) answers() {
 // outcome of Lost. It is called when the server has answered over another
 // connection.
 func (m *Mux[C]) Reroute(now time.Time) {
+	m.mu.Lock()
+	// The only connection of a bypass that is not stuck is the one that has answered.
+	needless := m.spare && len(m.lines) < 2 && !m.Stuck()
+	m.mu.Unlock()
+	if needless {
+		return
+	}
 	for _, ln := range m.openLines() {
 		ln.reroute(now)
 	}
@@ -332,21 +347,23 @@ func NewPair[C Line](o pool.Config[C], refused func(cn C, reply []byte) bool) *P
 
 // Do sends one command and waits for its reply, as [Mux.Do] does. reads: the command only
 // reads. If the connection was found dead before the reply came, and the command either was
-// not sent or only reads, Do sends it once more. kept says that the Mux may still look at the
-// ticket and the command: they must not be used again.
+// not sent or only reads, Do sends it once more; and a third time if the second connection is
+// stuck, too. kept says that the Mux may still look at the ticket and the command: they must
+// not be used again.
 func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (kept bool, err error) {
-	t.Repeatable = reads
+	t.attempt = attempt{repeatable: reads}
 	out, err := p.once(ctx, now, reads, t, command, to)
-	if !out.Lost || out.Sent && !reads {
-		return out.Kept, err
+	for n := 2; out.Lost && (!out.Sent || reads) && (n == 2 || n == 3 && out.Stuck); n++ {
+		kept = kept || out.Kept
+		if out.Kept {
+			t = &Ticket{Until: t.Until}
+		}
+		t.attempt = attempt{repeatable: reads && n == 2, again: true, first: now}
+		p.Pool.Retried()
+		if out, err = p.once(ctx, now, reads, t, command, to); err == nil {
+			p.reroute()
+		}
 	}
-	kept = out.Kept
-	if kept {
-		t = &Ticket{Until: t.Until}
-	}
-	t.Repeatable = false
-	p.Pool.Retried()
-	out, err = p.once(ctx, now, reads, t, command, to)
 	return kept || out.Kept, err
 }
 
@@ -357,12 +374,19 @@ func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket
 	}
 	out, err := p.bypass.Do(ctx, now, t, command, to)
 	if err == nil {
-		p.main.Reroute(time.Now()) // the server answers
+		p.reroute()
 	}
 	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered
 		p.bypass.Renew()
 	}
 	return out, err
+}
+
+// reroute frees the reads that wait at stuck connections: the server answers over another one.
+func (p *Pair[C]) reroute() {
+	now := time.Now()
+	p.main.Reroute(now)
+	p.bypass.Reroute(now)
 }
 
 // Renew closes all connections, those in use when they come back. It is [pool.Pool.Renew]

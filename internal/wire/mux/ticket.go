@@ -30,9 +30,7 @@ const (
 // Ticket is the place of a call in the queue of a [Mux]. The zero Ticket is
 // ready for use.
 type Ticket struct {
-	// Repeatable says that the call may be made once more on another connection,
-	// although it was sent. It is set before Do.
-	Repeatable bool
+	attempt
 	// Until, unless it is zero, is the deadline of the call, and then the context is
 	// not asked for one. It is set before Do.
 	Until time.Time
@@ -61,6 +59,15 @@ type Ticket struct {
 	sent, begun bool
 }
 
+// attempt is set before Do.
+type attempt struct {
+	// repeatable says that the call may be made once more on another connection,
+	// although it was sent; again, that an earlier attempt has failed, and first when
+	// the first one began.
+	repeatable, again bool
+	first             time.Time
+}
+
 // cancel makes a caller leave the line at which it waits when its context ends.
 // end is made once, for all calls of the ticket.
 type cancel struct {
@@ -78,8 +85,23 @@ func (t *Ticket) begin(to Answerer, now, deadline time.Time, expired error) {
 	}
 	t.state.Store(waiting)
 	t.role.Store(idle)
+	if t.again {
+		now = time.Now() // the connection was not stuck during the first attempt
+	}
 	t.to, t.start, t.deadline, t.expired = to, now, deadline, expired
 	t.err, t.lost, t.sent, t.begun = nil, false, false, false
+}
+
+// Begun reports whether a part of the reply had come before the connection failed. It is called
+// after Do.
+func (t *Ticket) Begun() bool { return t.begun }
+
+// since returns the time from which on the call has had no reply.
+func (t *Ticket) since() time.Time {
+	if t.again {
+		return t.first
+	}
+	return t.start
 }
 
 // onEnd returns the function to call when the caller's context ends.

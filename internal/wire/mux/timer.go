@@ -27,7 +27,7 @@ func (ln *line[C]) onAlarm() {
 	ln.mu.Lock()
 	ln.alarm.due = time.Time{}
 	late := ln.releaseLate(now)
-	var first *Ticket
+	var first []*Ticket
 	if ln.calls.size > 0 && ln.state != closed {
 		first = ln.checkStuck(now)
 	}
@@ -40,8 +40,8 @@ func (ln *line[C]) onAlarm() {
 	for _, t := range late {
 		ln.settleLeft(t, t.expired)
 	}
-	if first != nil {
-		ln.settleRerouted(first)
+	for _, t := range first {
+		ln.settleRerouted(t)
 	}
 	ln.finish(e)
 	ln.m.pool.Tidy(now)
@@ -80,8 +80,10 @@ func (ln *line[C]) dueBy(t time.Time) {
 
 // checkStuck finds out for how long the next reply has not come. When a line
 // becomes stuck, checkStuck claims one call and returns it. A line that owes the
-// reply for the whole timeout is retired. mu is held.
-func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
+// reply for the whole timeout is retired. So is a bypass that becomes stuck: it has
+// no writes that a server may hold back, and the calls that come go over another
+// connection. mu is held.
+func (ln *line[C]) checkStuck(now time.Time) (first []*Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
@@ -89,9 +91,14 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 		// One call first, as a proof: if it succeeds on another connection, the server is well, and
 		// only this line is not.
 		if ln.m.stuck.CompareAndSwap(false, true) {
-			if all := ln.releaseRepeatable(1); len(all) > 0 {
-				first = all[0]
+			most := 1
+			if ln.m.spare {
+				next = now
+				if ln.m.o.MaxConns == 2 { // the next connection cannot be opened before this one is closed
+					most = ln.calls.size
+				}
 			}
+			first = ln.releaseRepeatable(most, ln.calls.doubtful)
 		}
 	}
 	if !next.After(now) {
@@ -103,14 +110,16 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 }
 
 // silentAt returns the time at which the line is retired, unless the next reply
-// comes before. mu is held.
-func (ln *line[C]) silentAt() time.Time { return ln.calls.at(0).start.Add(ln.m.o.Timeout) }
+// comes before: a call that fails after the timeout leaves no connection to others on
+// which it has waited. mu is held.
+func (ln *line[C]) silentAt() time.Time { return ln.calls.at(0).since().Add(ln.m.o.Timeout) }
 
 // releaseRepeatable claims the first calls, most at the most, among those that
-// may be made on another connection. mu is held.
-func (ln *line[C]) releaseRepeatable(most int) (all []*Ticket) {
+// may be made on another connection; again: also those in their second attempt.
+// mu is held.
+func (ln *line[C]) releaseRepeatable(most int, again bool) (all []*Ticket) {
 	for i := 0; i < ln.calls.size && len(all) < most; i++ {
-		if t := ln.calls.at(i); t.Repeatable && t.is(waiting) && ln.release(t) {
+		if t := ln.calls.at(i); t.repeatable && (again || !t.again) && t.is(waiting) && ln.release(t) {
 			all = append(all, t)
 		}
 	}
@@ -123,7 +132,7 @@ func (ln *line[C]) reroute(now time.Time) {
 	ln.mu.Lock()
 	var all []*Ticket
 	if ln.calls.size > 0 && now.Sub(ln.calls.at(0).start) >= ln.m.stuckAfter() {
-		all = ln.releaseRepeatable(ln.calls.size)
+		all = ln.releaseRepeatable(ln.calls.size, true)
 	}
 	var e *ending
 	if len(all) > 0 {

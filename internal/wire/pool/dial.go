@@ -59,12 +59,25 @@ func (p *Pool[C]) startDials(now time.Time) {
 		p.stats.Dials++
 		p.dials.Go(p.dialOne)
 	}
+	if p.dial.failures > 0 {
+		p.handIdle()
+	}
 	if p.dial.failures > 0 && p.waiters.Len() > 0 {
 		if p.hopeless() { // a shared connection does not come back
 			p.refuse(p.o.Fail(Failure{Op: "dial held back", Err: p.dial.lastErr}))
 		} else {
 			p.dialLater(now)
 		}
+	}
+}
+
+// handIdle gives the idle connections to calls that wait for a fresh one, as none can be opened. mu is
+// held.
+func (p *Pool[C]) handIdle() {
+	for p.waiters.Len() > 0 && len(p.idle) > 0 {
+		cn := p.idle[len(p.idle)-1]
+		p.idle = p.idle[:len(p.idle)-1]
+		p.hand(cn)
 	}
 }
 
@@ -160,6 +173,7 @@ func (p *Pool[C]) dialFailed(err error, now time.Time) {
 		p.dial.failures++
 		p.dial.retryAt = now.Add(Backoff(p.dial.failures))
 	}
+	p.handIdle()
 	if p.hopeless() {
 		p.refuse(err)
 	} else if p.waiters.Len() > 0 {

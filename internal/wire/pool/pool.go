@@ -141,9 +141,15 @@ func (p *Pool[C]) Config() *Config[C] { return &p.o }
 
 // Get takes a connection, waiting for it as long as ctx allows, or for the
 // timeout if it has no deadline. The caller gives it back with Put.
-func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
+func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) { return p.get(ctx, now, false) }
+
+// Fresh is Get without the idle connections, which may be dead without a word: it waits for one that
+// is opened or has just served another call. If no connection can be opened, it takes an idle one.
+func (p *Pool[C]) Fresh(ctx context.Context, now time.Time) (C, error) { return p.get(ctx, now, true) }
+
+func (p *Pool[C]) get(ctx context.Context, now time.Time, fresh bool) (C, error) {
 	for {
-		cn, err := p.take(ctx, now)
+		cn, err := p.take(ctx, now, fresh)
 		if err != nil || p.fit(cn, now) {
 			return cn, err
 		}
@@ -170,7 +176,7 @@ func (p *Pool[C]) fit(cn C, now time.Time) bool {
 }
 
 // take is Get without a look at the connection.
-func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
+func (p *Pool[C]) take(ctx context.Context, now time.Time, fresh bool) (C, error) {
 	var none C
 	if err := ctx.Err(); err != nil {
 		return none, p.o.Fail(Failure{Op: "wait", Err: err})
@@ -180,7 +186,7 @@ func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
 		p.mu.Unlock()
 		return none, p.o.Closed
 	}
-	cn, old := p.pop(now)
+	cn, old := p.pop(now, fresh)
 	if cn != none {
 		p.moved = now
 		p.stats.Reused++
@@ -238,18 +244,19 @@ func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], pla
 	return none, p.o.Fail(Failure{Op: "wait", Err: err})
 }
 
-// pop takes the connection used last, and removes old ones. mu is held; the
-// caller closes the old connections without it.
-func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
+// pop takes the connection used last, and removes old ones. fresh: it takes none, and makes
+// room for another one. mu is held; the caller closes the old connections without it.
+func (p *Pool[C]) pop(now time.Time, fresh bool) (cn C, old []C) {
 	var none C
+	full := len(p.open)+p.dial.running >= p.o.MaxConns
 	// The connection unused for longest comes first; to look at one each time is
 	// enough to shrink the pool after a burst.
-	if len(p.idle) > 1 && p.tooOld(p.idle[0], now) {
+	if len(p.idle) > 1 && p.tooOld(p.idle[0], now) || fresh && full && len(p.idle) > 0 {
 		old = append(old, p.idle[0])
 		delete(p.open, p.idle[0])
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
-	for len(p.idle) > 0 {
+	for len(p.idle) > 0 && !fresh {
 		cn = p.idle[len(p.idle)-1]
 		p.idle[len(p.idle)-1] = none
 		p.idle = p.idle[:len(p.idle)-1]
@@ -261,6 +268,9 @@ func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
 	}
 	return none, old
 }
+
+// Rested returns for how long a connection that was just taken had been idle.
+func (p *Pool[C]) Rested(cn C, now time.Time) time.Duration { return now.Sub(cn.slot().since) }
 
 // TooOld reports whether a connection, used last at since, is too old for
 // another use.
