@@ -422,3 +422,43 @@ func TestDeadServerFailsAllKeysOfABatch(t *testing.T) {
 		mustSet(t, c, "a", "own")
 	})
 }
+
+// TestValueOverTheLimitFailsOtherCallsOnce: from its second read on, a value larger than the client accepts is read over
+// a connection of its own.
+func TestValueOverTheLimitFailsOtherCallsOnce(t *testing.T) {
+	change := func(s *fakememcached.Server, o *memcached.Options) {
+		o.MaxValue = 100
+		s.Gate = func(*fakememcached.Session, *meta.Command) bool {
+			time.Sleep(10 * time.Millisecond) // in the bubble
+			return false
+		}
+	}
+	fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		other, err := memcached.New(memcached.Options{DialContext: s.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		for key, size := range map[string]int{"small": 1, "large": 1000} {
+			if err := other.Set(t.Context(), memcached.Item{Key: key, Value: make([]byte, size)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 4 {
+			var wg sync.WaitGroup
+			for _, key := range []string{"small", "large", "small"} {
+				wg.Go(func() {
+					v, err := get(t.Context(), c, key)
+					switch {
+					case key == "large" && !errors.Is(err, memcached.ErrProtocol):
+						t.Errorf("round %d: %q, %v", round, v, err)
+					case key == "small" && (len(v) != 1 || err != nil) && round > 0:
+						t.Errorf("round %d: a small value: %q, %v", round, v, err)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+		}
+	})
+}

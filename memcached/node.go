@@ -3,6 +3,7 @@ package memcached
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,6 +190,9 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 		n.sizes.Note(c.Key.Text, a.size)
 	}
 	if !kept {
+		if c.Begun() && errors.Is(err, ErrProtocol) { // it may be over the limit, and fails all calls behind it
+			n.sizes.Note(c.Key.Text, math.MaxInt32)
+		}
 		n.free(c)
 	}
 	if err != mux.ErrElsewhere {

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
@@ -106,6 +108,9 @@ func (n *node) share(ctx context.Context, name string, c *command, now time.Time
 	case err == nil:
 		return n.accept(c, kept), nil
 	case !kept:
+		if c.Begun() && errors.Is(err, ErrProtocol) { // it may be over the limit, and fails all calls behind it
+			n.sizes.Note(c.key, math.MaxInt32)
+		}
 		n.free(c)
 	}
 	return answer{}, err

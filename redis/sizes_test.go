@@ -1,9 +1,13 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
@@ -70,6 +74,36 @@ func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
 		}
 		if on["n:39"] != on["other"] {
 			t.Error("small values are read over connections of their own")
+		}
+	})
+}
+
+// TestReplyOverTheLimitFailsOtherCallsOnce: from its second read on, a value larger than the client accepts is read over
+// a connection of its own.
+func TestReplyOverTheLimitFailsOtherCallsOnce(t *testing.T) {
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		o.MaxValue = 100
+		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+			time.Sleep(10 * time.Millisecond)
+			ss.Bulk(map[bool]string{false: "v", true: strings.Repeat("x", 1000)}[string(args[1]) == "large"])
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		for round := range 4 {
+			var wg sync.WaitGroup
+			for _, key := range []string{"small", "large", "small"} {
+				wg.Go(func() {
+					v, err := get(t.Context(), c, key)
+					switch {
+					case key == "large" && !errors.Is(err, redis.ErrProtocol):
+						t.Errorf("round %d: %q, %v", round, v, err)
+					case key == "small" && (v != "v" || err != nil) && round > 0:
+						t.Errorf("round %d: a small value: %q, %v", round, v, err)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
 		}
 	})
 }

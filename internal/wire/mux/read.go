@@ -49,7 +49,7 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 	for n := 0; ; n++ {
 		reply, err := ln.cn.Next()
 		if err != nil {
-			ln.fail("read", err)
+			ln.readFailed(err)
 			return false
 		}
 		if reply == nil {
