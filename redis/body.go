@@ -215,7 +215,7 @@ func (c *Client) once(ctx context.Context, name string, args []any, f func(route
 			return &ConnError{Op: "route", Err: err} // nothing was stored
 		}
 	}
-	return err
+	return c.cluster.dismissed(err)
 }
 
 // open takes a connection and sends a command with bodies. The reply is still

@@ -79,6 +79,7 @@ func (k *cluster) open(addr string, replica bool) *node {
 
 // shut closes a node and keeps its counters.
 func (k *cluster) shut(n *node) {
+	n.left.Store(!k.closed())
 	n.close()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -114,7 +114,7 @@ func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route
 			r = next
 		case later:
 			if !k.pause(ctx, pauses) {
-				return late(ctx, err)
+				return late(ctx, k.dismissed(err))
 			}
 			pauses++
 			hops = 0
@@ -250,9 +250,21 @@ func (k *cluster) pause(ctx context.Context, n int) bool {
 // dismissed returns err, or the reason for which a connection was closed under a
 // call that cannot be repeated.
 func (k *cluster) dismissed(err error) error {
+	if k.closed() {
+		return err
+	}
+	return dismissed(err)
+}
+
+// dismissed returns err. If err says that the client was closed, it returns the same error about
+// a node: the client is open.
+func dismissed(err error) error {
 	var broken *ConnError
-	if errors.As(err, &broken) && broken.Err == ErrClosed && !k.closed() {
+	switch {
+	case errors.As(err, &broken) && broken.Err == ErrClosed:
 		return &ConnError{Op: broken.Op, Sent: broken.Sent, Err: errDismissed}
+	case err == ErrClosed: // there was no connection yet
+		return &ConnError{Op: "wait", Err: errDismissed}
 	}
 	return err
 }

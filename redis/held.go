@@ -112,6 +112,9 @@ func (h *held) fail(err error) error {
 	if h.cn.Reused() && faults.Lost(err) {
 		h.n.pool.Lost(h.cn)
 	}
+	if h.n.left.Load() {
+		return dismissed(err)
+	}
 	return err
 }
 

@@ -47,6 +47,8 @@ type node struct {
 	// failover shows in it: no connection survives a failover. In a cluster it also
 	// counts other events that may have changed the server's role.
 	opened atomic.Uint64
+	// left is set before the node is closed because it has left its cluster.
+	left atomic.Bool
 }
 
 // newNode returns a node with no connection. dial opens one with the options of

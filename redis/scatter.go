@@ -214,7 +214,7 @@ func (k *cluster) carry(ctx context.Context, b *resp.Batch, todo []*pendingComma
 		// No time is left: each pending command gets the reason for which it is pending.
 		if !k.pause(ctx, pauses) {
 			for _, c := range todo {
-				replies[c.at] = Reply{err: late(ctx, c.err)}
+				replies[c.at] = Reply{err: late(ctx, k.dismissed(c.err))}
 			}
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -393,4 +394,65 @@ func TestCallWaitsForAClusterThatServesNoSlotYet(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
+}
+
+// TestClientIsNotClosedForCallsOnANodeThatLeaves: they hold a connection of the node when it leaves the cluster.
+func TestClientIsNotClosedForCallsOnANodeThatLeaves(t *testing.T) {
+	half := func(leaves func()) io.Reader {
+		n := 0
+		return readerFunc(func(p []byte) (int, error) {
+			if n++; n == 5 { // some pieces were sent by now
+				leaves()
+			}
+			return len(p), nil
+		})
+	}
+	for name, call := range map[string]func(ctx context.Context, c *redis.Client, key string, leaves func()) error{
+		"Stream": func(ctx context.Context, c *redis.Client, key string, leaves func()) error {
+			s, err := c.Stream(ctx, "GET", key)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			leaves()
+			_, err = io.Copy(io.Discard, s)
+			return err
+		},
+		"Watch": func(ctx context.Context, c *redis.Client, key string, leaves func()) error {
+			_, err := c.Watch(ctx, []string{key}, func(tx *redis.Tx) error {
+				leaves()
+				return tx.Do("GET", key).Err()
+			})
+			return err
+		},
+		"the transaction of a Watch": func(ctx context.Context, c *redis.Client, key string, leaves func()) error {
+			_, err := c.Watch(ctx, []string{key}, func(tx *redis.Tx) error {
+				leaves()
+				tx.Queue().Get(key)
+				return nil
+			})
+			return err
+		},
+		"SetFrom": func(ctx context.Context, c *redis.Client, key string, leaves func()) error {
+			return c.SetFrom(ctx, key, half(leaves), 1<<20, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, 3, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+				keys := keysOf(k)
+				if err := c.Set(t.Context(), keys[0], make([]byte, 1<<20), 0); err != nil {
+					t.Fatal(err)
+				}
+				ctx := kit.Within(t, time.Minute)
+				err := call(ctx, c, keys[0], func() {
+					k.Promote(3)
+					_, _ = get(ctx, c, keys[0]) // MOVED tells
+					time.Sleep(5 * time.Second)
+				})
+				if err == nil || errors.Is(err, redis.ErrClosed) {
+					t.Errorf("the call has ended with %v", err)
+				}
+			})
+		})
+	}
 }
