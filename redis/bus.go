@@ -122,7 +122,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 		return err
 	}
 	for _, r := range replies {
-		if err := r.Err(); err != nil {
+		if _, err := r.Int(); err != nil { // it may be QUEUED
 			return err
 		}
 	}

@@ -242,3 +242,30 @@ func TestFollowerThatIsTooSlowHasAGap(t *testing.T) {
 		e.hears("when that goes on", "gap", "connected")
 	})
 }
+
+// TestBusIsConnectedToAServerThatStaysInTheTransactionOfItsProof: an old server refuses each EXEC for want of memory,
+// and takes the next command for a part of the transaction.
+func TestBusIsConnectedToAServerThatStaysInTheTransactionOfItsProof(t *testing.T) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
+		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) {
+			ss.Error("OOM command not allowed when used memory > 'maxmemory'.")
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		e := listen(t, redis.NewBus(c), "n")
+		time.Sleep(time.Minute)
+		e.hears("for a minute", "connected")
+	})
+}
+
+// TestMessageWithoutANumberAsItsAnswerIsNotPublished: in a transaction it is only queued.
+func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
+		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Status("QUEUED") })
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		if err := redis.NewBus(c).Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.Beat}}); err == nil {
+			t.Error("a queued message counts as published")
+		}
+	})
+}

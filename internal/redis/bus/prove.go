@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
@@ -13,7 +15,11 @@ import (
 // it, and with it the whole transaction.
 //
 // A server that refuses it for another reason, such as a full disk, is trusted
-// without the proof.
+// without the proof. DISCARD comes first then: old servers stay in a transaction of which they refuse
+// the EXEC, and would take the message for a part of it.
+//
+// Only a number is the answer to a message. In a transaction that another call has left behind,
+// commands are answered by QUEUED.
 func Prove(ask watch.Ask, key, channel, text string) error {
 	var b watch.Batch
 	b.Add("MULTI")
@@ -24,33 +30,38 @@ func Prove(ask watch.Ask, key, channel, text string) error {
 	if err != nil {
 		return err
 	}
-	refused := firstError(replies)
-	if refused == "" || !believed(refused) {
-		return refusal(refused)
+	var refused *watch.Refusal
+	if err = published(replies); !errors.As(err, &refused) || !believed(refused.Text) {
+		return err
 	}
 	b = watch.Batch{}
+	b.Add("DISCARD")
 	b.Add("PUBLISH", channel, text)
 	if replies, err = ask(&b); err != nil {
 		return err
 	}
-	return refusal(firstError(replies))
+	return published(replies[1:])
 }
 
-// firstError is the text of the first error among replies, or empty.
-func firstError(replies []resp.Value) string {
+// errNotPublished is the reason if PUBLISH was answered by something else than a number.
+var errNotPublished = errors.New("redis: bus: the server has answered a message by no number: it may be in a transaction of another call")
+
+// published returns an error unless the last reply is to PUBLISH, by itself or as the last result of a
+// transaction, and none refuses a command.
+func published(replies []resp.Value) error {
+	var last resp.Value
 	for _, v := range replies {
-		if v.Kind() == resp.Error {
-			return string(v.Bytes())
+		if last = v; v.Kind() == resp.Error {
+			return &watch.Refusal{Text: string(v.Bytes())}
 		}
 	}
-	return ""
-}
-
-func refusal(text string) error {
-	if text == "" {
-		return nil
+	if last.Kind() == resp.Array {
+		return published(slices.Collect(last.Elems()))
 	}
-	return &watch.Refusal{Text: text}
+	if last.Kind() != resp.Int {
+		return errNotPublished
+	}
+	return nil
 }
 
 // believed reports whether a server that has refused a write for this reason may

@@ -17,7 +17,7 @@ func (s *Server) addCommands() {
 		"SUBSCRIBE": subscribe, "PSUBSCRIBE": subscribe, "SSUBSCRIBE": subscribe,
 		"UNSUBSCRIBE": unsubscribe, "PUBLISH": publish, "SPUBLISH": publish, "PERSIST": persist,
 		"EVAL": eval, "EVALSHA": evalsha,
-		"MULTI": multi, "EXEC": exec, "WATCH": watch, "UNWATCH": unwatch,
+		"MULTI": multi, "EXEC": exec, "DISCARD": discard, "WATCH": watch, "UNWATCH": unwatch,
 	} {
 		s.handlers[name] = h
 	}

@@ -45,6 +45,15 @@ func exec(s *Session, _ [][]byte) {
 	}
 }
 
+func discard(s *Session, _ [][]byte) {
+	if s.tx == nil {
+		s.Error("ERR DISCARD without MULTI")
+		return
+	}
+	s.tx, s.watched = nil, nil
+	s.Status("OK")
+}
+
 // changed reports whether a watched key has changed since WATCH.
 func (s *Session) changed() bool {
 	for k, was := range s.watched {

@@ -231,7 +231,7 @@ func (s *Session) answer(args [][]byte) {
 	gate := s.srv.Gate
 	s.srv.mu.Unlock()
 	switch {
-	case s.tx != nil && name != "EXEC":
+	case s.tx != nil && name != "EXEC" && name != "DISCARD":
 		if gate != nil && gate(s, name, args) {
 			s.tx.aborted = true
 			return

@@ -50,6 +50,7 @@ func TestModelAnswersLikeRedis(t *testing.T) {
 		{"script", "EVALSHA x 0", "-NOSCRIPT No matching script. Please use EVAL.|"},
 		{"transaction", "MULTI;SET k v;INCR k;EXEC", "+OK|+QUEUED|+QUEUED|*2|+OK|-ERR value is not an integer or out of range|"},
 		{"aborted transaction", "MULTI;NOSUCH;SET k v;EXEC;GET k", "+OK|-ERR unknown command 'NOSUCH', with args beginning with:|+QUEUED|-EXECABORT Transaction discarded because of previous errors.|$-1|"},
+		{"discarded transaction", "MULTI;SET k v;DISCARD;GET k;DISCARD", "+OK|+QUEUED|+OK|$-1|-ERR DISCARD without MULTI|"},
 		{"no transaction", "EXEC", "-ERR EXEC without MULTI|"},
 		{"watched key", "WATCH k j;GET k;MULTI;SET k v;EXEC", "+OK|$-1|+OK|+QUEUED|*1|+OK|"},
 		{"watched key changed", "WATCH k;SET k v;MULTI;SET k w;EXEC;GET k", "+OK|+OK|+OK|+QUEUED|$-1|$1|v|"},
