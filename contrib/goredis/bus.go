@@ -59,15 +59,14 @@ func (b *Bus) Health() any { return b.health }
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }
 
 // prove publishes a message over the connections of writes, if the
-// server takes writes.
+// server takes writes. The message has a connection for itself, which a server may leave in
+// a transaction.
 func (b *Bus) prove(ctx context.Context, key, channel, text string) error {
-	return bus.Prove(func(q *watch.Batch) ([]resp.Value, error) {
-		calls := newCalls(q.Text, q.N)
-		if err := b.link.exchange(ctx, calls); err != nil {
-			return nil, err
-		}
-		return values(calls)
-	}, key, channel, text)
+	t, err := b.link.talk(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
+	if t.err != nil {
+		return t.err
+	}
+	return err
 }
 
 // Checks is true: see [Bus].
@@ -93,8 +92,12 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	}
 	replies, err := values(calls)
 	for _, v := range replies {
-		if v.Kind() == resp.Error && err == nil {
+		switch {
+		case err != nil:
+		case v.Kind() == resp.Error:
 			err = newRefusal(string(v.Bytes()))
+		case v.Kind() != resp.Int: // it may be QUEUED
+			err = errProtocol
 		}
 	}
 	return err

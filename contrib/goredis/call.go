@@ -15,6 +15,8 @@ import (
 type call struct {
 	args  []any
 	reply resp.Collector
+	// last says that go-redis must not use the connection again.
+	last bool
 }
 
 // newCalls splits text, n commands in the form of package resp. Their arguments share
@@ -53,6 +55,8 @@ func header(text []byte) (n int, rest []byte) {
 func (c *call) Write(p []byte) (int, error) {
 	if c.reply.Len() == 0 { // go-redis closes the connection after an error
 		switch {
+		case c.last:
+			return 0, errLast
 		case bytes.HasPrefix(p, []byte("-READONLY ")):
 			return 0, errReadOnly
 		case bytes.HasPrefix(p, []byte("-NOREPLICAS ")):

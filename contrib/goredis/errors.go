@@ -19,6 +19,7 @@ import (
 
 var (
 	errProtocol   = errors.New("goredis: protocol broken")
+	errLast       = errors.New("goredis: the connection is given up")
 	errReadOnly   = errors.New("READONLY the server is a replica")
 	errNoReplicas = errors.New("NOREPLICAS the server has too few replicas to take writes")
 )

@@ -98,11 +98,9 @@ type talk struct {
 	heard bool
 
 	// asks carries calls to the goroutine with the connection, if there is one, and
-	// done brings back their error. clean says that the connection watches nothing; it
-	// is set before asks is closed. ended is closed when the goroutine is done.
+	// done brings back their error. ended is closed when the goroutine is done.
 	asks  chan []call
 	done  chan error
-	clean bool
 	ended chan struct{}
 }
 
@@ -112,7 +110,6 @@ func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t 
 	t = &talk{link: l, ctx: ctx, alone: alone}
 	defer t.end()
 	answer = f(t.ask)
-	t.clean = t.err == nil
 	return t, answer
 }
 
@@ -123,7 +120,7 @@ func (t *talk) end() {
 		return
 	}
 	close(t.asks)
-	if t.clean {
+	if t.err == nil {
 		<-t.ended
 	}
 }
@@ -174,17 +171,55 @@ func (t *talk) serve() {
 	cn := t.rdb.Conn()
 	defer close(t.ended)
 	defer cn.Close()
-	used := false
+	var left session
 	for calls := range t.asks {
 		err := do(t.ctx, cn, calls)
-		used = used || err == nil
+		left.hear(calls)
 		t.done <- err
 	}
-	if used && !t.clean {
-		// A reply may have come when no caller waited for it any more. The next
-		// user of the connection must not inherit the watched keys. If the
-		// connection is broken, go-redis does not use it again, and do returns
-		// at once.
-		_ = do(context.WithoutCancel(t.ctx), cn, newCalls([]byte("*1\r\n$7\r\nUNWATCH\r\n"), 1))
+	left.free(context.WithoutCancel(t.ctx), cn)
+}
+
+// session is the state in which a connection would come back to its pool.
+type session struct {
+	// watches says that the server watches keys, and queues that it takes the next command for a part
+	// of a transaction.
+	watches, queues bool
+}
+
+// hear learns from the replies to calls. A reply may be missing: then go-redis uses the connection no more.
+func (s *session) hear(calls []call) {
+	for i := range calls {
+		v, err := calls[i].reply.Value()
+		if err != nil {
+			return
+		}
+		refused := v.Kind() == resp.Error
+		switch calls[i].args[0] {
+		case "WATCH":
+			s.watches = s.watches || !refused
+		case "MULTI":
+			s.queues = s.queues || !refused
+		case "UNWATCH":
+			s.watches = s.watches && !v.OK() // in a transaction it is only queued
+		case "EXEC", "DISCARD": // old servers stay in a transaction of which they refuse the end
+			if !refused || bytes.HasPrefix(v.Bytes(), []byte("EXECABORT ")) {
+				*s = session{}
+			}
+		}
+	}
+}
+
+// free makes sure that the next user of the connection inherits neither watched keys nor a
+// transaction. A reply may have come when no caller waited for it any more. If the connection is
+// broken, go-redis does not use it again, and do returns at once.
+func (s *session) free(ctx context.Context, cn doer) {
+	if s.watches && !s.queues {
+		calls := newCalls([]byte("*1\r\n$7\r\nUNWATCH\r\n"), 1)
+		_ = do(ctx, cn, calls)
+		s.hear(calls)
+	}
+	if s.watches || s.queues {
+		_ = do(ctx, cn, []call{{args: []any{"DISCARD"}, last: true}})
 	}
 }

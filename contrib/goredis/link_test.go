@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
@@ -312,4 +313,70 @@ func (panics) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 
 func (panics) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(context.Context, []redis.Cmder) error { panic("hook") }
+}
+
+// TestConnectionLeftInATransactionIsNotUsedAgain: a server that refuses an EXEC goes on to take commands for a part
+// of the transaction, as old ones do, and all to whose users it is forbidden.
+func TestConnectionLeftInATransactionIsNotUsedAgain(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, rdb *redis.Client){
+		"Tier": func(t *testing.T, rdb *redis.Client) {
+			if err := drop(t.Context(), bind(t, rdb), "k"); err == nil {
+				t.Error("a drop was confirmed without a transaction")
+			}
+		},
+		"Bus": func(t *testing.T, rdb *redis.Client) {
+			_, stop := follow(t, rdb)
+			synctest.Wait()
+			stop()
+		},
+	} {
+		for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions to run the 'exec' command"} {
+			t.Run(name+" "+text[:4], func(t *testing.T) {
+				leftInATransaction(t, text, true, use)
+				leftInATransaction(t, text, false, use)
+			})
+		}
+	}
+}
+
+// leftInATransaction has a server refuse each EXEC, and DISCARD unless discards is set, and reads a missing key after use.
+func leftInATransaction(t *testing.T, text string, discards bool, use func(t *testing.T, rdb *redis.Client)) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		noScripts(s)
+		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
+		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
+		if !discards {
+			s.Handle("DISCARD", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM 'discard'") })
+		}
+		use(t, rdb)
+		if n := s.Calls("EXEC"); n == 0 {
+			t.Error("no EXEC was sent")
+		}
+		for range 5 {
+			if v, err := rdb.Get(t.Context(), "n").Result(); err != redis.Nil {
+				t.Errorf("a missing key has %q, %v", v, err)
+			}
+			replies, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Get(t.Context(), "n")
+				return nil
+			})
+			if err != redis.Nil {
+				t.Errorf("a pipeline has %v, %v", replies, err)
+			}
+		}
+	})
+}
+
+// TestMessageWithoutANumberAsItsAnswerIsNotPublished: in a transaction it is only queued.
+func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Status("QUEUED") })
+		bus, err := goredis.NewBus(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.Beat}}); err == nil {
+			t.Error("a queued message counts as published")
+		}
+	})
 }
