@@ -145,6 +145,40 @@ func TestJSONNamesTheFieldsThatItLoses(t *testing.T) {
 	_ = inner{hidden: 1}
 }
 
+type (
+	itself *itself
+	row    []row
+	trees  map[string]trees
+	pairs  [2]*pairs
+	nodes  []map[string]*nodes
+)
+
+// TestTypesThatConsistOfThemselvesLoseNothing: no field of a struct leads back to them.
+func TestTypesThatConsistOfThemselvesLoseNothing(t *testing.T) {
+	for _, c := range []any{codec.JSON[itself](), codec.JSON[row](), codec.JSON[trees](), codec.JSON[pairs](), codec.JSON[nodes]()} {
+		if lost := c.(codec.Lossy).Lost(); lost != nil {
+			t.Errorf("%T loses %q", c, lost)
+		}
+	}
+	type deep struct {
+		Trees []trees
+		Any   []any
+		More  []any
+	}
+	const native = "[] (only nil, bool, float64, string, []any and map[string]any)"
+	if lost := codec.JSON[deep]().(codec.Lossy).Lost(); !slices.Equal(lost, []string{"Any" + native, "More" + native}) {
+		t.Errorf("lost: %q", lost)
+	}
+	v := trees{"a": {"b": nil}}
+	data, err := codec.JSON[trees]().Append(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := codec.JSON[trees]().Decode(data); err != nil || len(back["a"]) != 1 {
+		t.Errorf("%v, %v", back, err)
+	}
+}
+
 // FuzzDecodeOlder decodes any bytes as the value of an older version. An accepted
 // value is one that the conversion has made.
 func FuzzDecodeOlder(f *testing.F) {

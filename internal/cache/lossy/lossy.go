@@ -30,15 +30,18 @@ type Format struct {
 // Mutexes are passed over: they hold no data. An interface is named if the encoding refuses
 // some values in it, with a note behind its path.
 func Fields(t reflect.Type, r *Rules) []string {
-	s := search{Rules: r, seen: map[reflect.Type]bool{}}
+	s := search{Rules: r, seen: map[reflect.Type]bool{}, within: map[reflect.Type]bool{}}
 	s.visit(t, "")
 	return s.lost
 }
 
 type search struct {
 	*Rules
-	seen map[reflect.Type]bool
-	lost []string
+	seen map[reflect.Type]bool // structs
+	// within has the pointers, lists and maps around the type: one may consist of itself, as
+	// map[string]T in type T map[string]T.
+	within map[reflect.Type]bool
+	lost   []string
 }
 
 func (s *search) lose(path string) {
@@ -54,7 +57,7 @@ func (s *search) visit(t reflect.Type, path string) {
 		s.dynamic(t, path)
 		return
 	case t.Kind() == reflect.Pointer:
-		s.visit(t.Elem(), path)
+		s.inside(t, path)
 		return
 	case s.encodesItself(t):
 		s.borrowed(t, path)
@@ -62,12 +65,21 @@ func (s *search) visit(t reflect.Type, path string) {
 	}
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Map:
-		s.visit(t.Elem(), path+"[]")
+		s.inside(t, path+"[]")
 	case reflect.Struct:
 		if !s.seen[t] {
 			s.seen[t] = true
 			s.fields(t, path)
 		}
+	}
+}
+
+// inside looks at the elements of values of t, unless they contain such values again.
+func (s *search) inside(t reflect.Type, path string) {
+	if !s.within[t] {
+		s.within[t] = true
+		s.visit(t.Elem(), path)
+		delete(s.within, t)
 	}
 }
 
