@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -301,6 +302,7 @@ func TestStaleValueThatATagHasDroppedIsNotServedOnError(t *testing.T) {
 // TestOfferedValueThatATagHasDroppedIsNotTaken, in a bubble, has a caller with
 // little patience join a slow load after the tag of its stale value was dropped.
 func TestOfferedValueThatATagHasDroppedIsNotTaken(t *testing.T) {
+	kit.Watch(t, 10*time.Second) // a value that is offered and turned down again and again stops the time of the bubble
 	synctest.Test(t, func(t *testing.T) {
 		c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = 100 * time.Millisecond })
 		lab.Must(t, c.Set(t.Context(), "k", 1, strata.WithTags("t")))
