@@ -121,7 +121,10 @@ func (t *talk) end() {
 	}
 	close(t.asks)
 	if t.err == nil {
-		<-t.ended
+		select {
+		case <-t.ended:
+		case <-t.ctx.Done(): // a server may not answer the commands that free the connection
+		}
 	}
 }
 

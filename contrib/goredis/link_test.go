@@ -367,6 +367,25 @@ func leftInATransaction(t *testing.T, text string, discards bool, use func(t *te
 	})
 }
 
+// TestCallEndsWithItsContextAlsoIfItsTransactionCannotBeEnded: the server refuses the EXEC, and does not answer
+// DISCARD.
+func TestCallEndsWithItsContextAlsoIfItsTransactionCannotBeEnded(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		noScripts(s)
+		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
+		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM command not allowed") })
+		s.Handle("DISCARD", func(*fakeredis.Session, [][]byte) {})
+		tier := bind(t, rdb)
+		start := time.Now()
+		if err := drop(kit.Within(t, time.Second), tier, "k"); err == nil || time.Since(start) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if v, err := rdb.Get(t.Context(), "n").Result(); err != redis.Nil {
+			t.Errorf("a missing key has %q, %v", v, err)
+		}
+	})
+}
+
 // TestMessageWithoutANumberAsItsAnswerIsNotPublished: in a transaction it is only queued.
 func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
