@@ -286,11 +286,10 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 
 // Close ends the cache: running loads are cancelled, their callers get
 // ErrClosed, and the entries of L1 are gone. It waits until every goroutine of the
-// cache has ended, or ctx has; then it returns ctx's error, and a Loader that
-// ignores its context is still running. Hooks, the Tracer and the Logger it waits for
-// a second at most. The Tier and the Bus stay open: they
-// are their maker's to close, after the cache. Close may be called more than
-// once.
+// cache has ended, or ctx has; then it returns ctx's error, and a Loader that ignores its
+// context, or the end of a subscription of the Bus, is still running. Hooks, the Tracer and
+// the Logger it waits for a second at most. The Tier and the Bus stay open: they are their
+// maker's to close, after the cache. Close may be called more than once.
 //
 // Invalidations that L2 or the bus has not confirmed are tried until they are or
 // ctx ends; without a deadline, for 10 seconds. The rest is lost: other
@@ -303,28 +302,28 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
 	c.flights.Stop() // first, so that a batch that stops gathering does not load
-	c.stop()
-	err := c.stopped(ctx, c.flights.Close(ctx))
+	late := c.stop(ctx)
+	err := c.stopped(ctx, c.flights.Close(ctx), late)
 	c.near.Values.Close()
 	c.near.Negatives.Close()
 	c.callbacks.Wait(ctx, tellWithin)
 	return err
 }
 
-// stop ends all work for the cache beside its flights.
-func (c *core) stop() {
+// stop ends all work for the cache beside its flights. Pending drops are tried meanwhile.
+func (c *core) stop(ctx context.Context) error {
 	c.end()
-	c.once.Do(c.stopLink)
+	c.l2.Hurry()
 	c.background.Close()
 	c.purges.Close()
-	c.l2.Hurry() // it goes on while flights end
+	return c.stopLink(ctx)
 }
 
-// stopped ends the rest, when the flights have ended or have failed to with err, and
-// returns the error of Close.
-func (c *core) stopped(ctx context.Context, err error) error {
+// stopped ends the rest. err is the error of ending the flights, late of ending the link.
+func (c *core) stopped(ctx context.Context, err, late error) error {
 	if err == nil {
 		c.background.Wait() // their flights have ended
+		err = late
 	}
 	if lost := c.closeRetry(ctx); lost != nil {
 		err = errors.Join(err, lost)

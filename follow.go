@@ -60,15 +60,16 @@ func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
 	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.l2.Space(), Kind: k, From: c.l2.Instance(), Key: key}})
 }
 
-// stopLink ends the work that startLink has begun, after the end of c.open.
-func (c *core) stopLink() {
+// stopLink ends the work that startLink has begun, after the end of c.open; see link.Link.Stop.
+func (c *core) stopLink(ctx context.Context) (err error) {
 	if c.link != nil {
 		if c.link.Connected() { // else this would wait for an absent bus
-			c.publish(context.WithoutCancel(c.open), remote.Answered, observe.Leave)
+			c.once.Do(func() { c.publish(context.WithoutCancel(c.open), remote.Answered, observe.Leave) })
 		}
-		c.link.Stop()
+		err = c.link.Stop(ctx)
 	}
 	c.probes.Wait()
+	return err
 }
 
 // apply applies one message, about a drop that L2 has carried out: values read from now on

@@ -112,19 +112,27 @@ type Link struct {
 	floods        ledger.Floods
 	counters
 
-	unfollow func()
-	cancel   context.CancelFunc
-	runs     sync.WaitGroup
-	woken    chan struct{} // holds one
+	ending
+	runs  sync.WaitGroup
+	woken chan struct{} // holds one
 	// settled is the tier's count of changes at the last compared position, or
 	// empty. Only run's goroutine uses it.
 	settled string
 
-	// following is held while an event is handled.
+	// following is held while an event is handled. It guards over.
 	following sync.Mutex
 
 	mu sync.Mutex // guards below
 	state
+}
+
+// ending is for the end of a link.
+type ending struct {
+	unfollow func()
+	cancel   context.CancelFunc
+	once     sync.Once
+	over     bool          // Stop was called: later events have no effect
+	ended    chan struct{} // closed when nothing runs any more
 }
 
 // told says which states of the bus are events of this cache, and in the log.
@@ -145,7 +153,7 @@ type counters struct {
 
 // Start begins to follow the bus.
 func Start(o Options) *Link {
-	l := &Link{o: o, woken: make(chan struct{}, 1), told: told{log: observe.ServerHealthOf(o.Bus).Join(o.Name)}}
+	l := &Link{o: o, woken: make(chan struct{}, 1), ending: ending{ended: make(chan struct{})}, told: told{log: observe.ServerHealthOf(o.Bus).Join(o.Name)}}
 	if c, ok := o.Bus.(remote.Checker); ok {
 		l.checks = c.Checks()
 	}
@@ -159,13 +167,36 @@ func Start(o Options) *Link {
 	return l
 }
 
-// Stop ends the subscription and waits for the goroutine of the link. It is called
-// once.
-func (l *Link) Stop() {
-	l.unfollow()
+// Stop ends the subscription and the goroutine of the link, and waits for both until ctx
+// ends. A Bus may take longer than that, for example while it dials: then Stop returns the cause
+// of ctx's end, and the rest ends by itself. A further call waits again.
+func (l *Link) Stop(ctx context.Context) error {
+	l.once.Do(l.stop)
+	select {
+	case <-l.ended:
+		return nil
+	default: // also if ctx has ended
+	}
+	select {
+	case <-l.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stop begins the end of the link. No event has an effect afterwards.
+func (l *Link) stop() {
+	l.following.Lock()
+	l.over = true
+	l.following.Unlock()
 	l.cancel()
-	l.runs.Wait()
-	l.told.log.Leave()
+	go func() {
+		l.unfollow()
+		l.runs.Wait()
+		l.told.log.Leave()
+		close(l.ended)
+	}()
 }
 
 // Connected reports whether drops of other instances are announced here. The Link

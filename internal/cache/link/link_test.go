@@ -64,7 +64,7 @@ func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...f
 		f(&o)
 	}
 	e.Link = link.Start(o)
-	t.Cleanup(e.Stop)
+	t.Cleanup(func() { _ = e.Stop(context.Background()) })
 	synctest.Wait()
 	return e
 }

@@ -17,6 +17,9 @@ import (
 func (l *Link) follow(e remote.Event) {
 	l.following.Lock()
 	defer l.following.Unlock()
+	if l.over {
+		return
+	}
 	now := l.o.Now()
 	switch e.State {
 	case remote.Connected:

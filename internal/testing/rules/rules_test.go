@@ -33,6 +33,7 @@ var goroutines = map[string]string{ // read-only
 	"internal/observe/callback.go":        "Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
 	"snapshot/warm.go":                    "reading.end, which waits for it",
 	"internal/cache/flight/group.go":      "flight.Group: Close waits for running loads",
+	"internal/cache/link/link.go":         "link.Link: Stop waits for it within its context; it ends when the Bus has stopped",
 	"contrib/goredis/link.go":             "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
 	"stratatest/bus.go":                   "stratatest.Bus: stop waits for the follower's goroutine",
 	"internal/wire/pool/open.go":          "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/remote"
 )
 
 // pendingInstance returns two instances. An invalidation of "k" by a is pending while
@@ -141,5 +142,54 @@ func TestInvalidationDuringCloseSaysThatItIsNotTriedAgain(t *testing.T) {
 		if err := <-ended; !errors.As(err, &unconfirmed) || !errors.Is(err, strata.ErrClosed) {
 			t.Errorf("got %v; want a *RemoteError that wraps ErrClosed", err)
 		}
+	})
+}
+
+// lateBus is a bus whose subscriptions take long to end, as during a dial.
+type lateBus struct {
+	remote.Bus
+	takes time.Duration
+}
+
+// Follow follows the bus below.
+func (b lateBus) Follow(name string, f func(remote.Event)) (stop func()) {
+	end := b.Bus.Follow(name, f)
+	return func() {
+		<-time.After(b.takes)
+		end()
+	}
+}
+
+func TestCloseReturnsAtItsDeadlineWhileTheBusStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := lab.Instance(t, lab.NewShared(), func(o *strata.Options[string, int64]) { o.Remote.Bus = lateBus{o.Remote.Bus, 8 * time.Second} })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := a.Close(ctx)
+		if took := time.Since(start); took != 2*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v after %v; want the error of the context after 2s", err, took)
+		}
+		lab.Must(t, a.Close(t.Context()))
+		if took := time.Since(start); took != 8*time.Second {
+			t.Errorf("closed again: the bus has stopped after %v, want 8s", took)
+		}
+	})
+}
+
+func TestPendingInvalidationsAreTriedWhileTheBusStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		a, b := pendingInstance(t, &down, func(o *strata.Options[string, int64]) { o.Remote.Bus = lateBus{o.Remote.Bus, 8 * time.Second} })
+		time.Sleep(time.Minute) // attempts are rare by now
+		down.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		var lost *strata.RemoteError
+		if err := a.Close(ctx); errors.As(err, &lost) {
+			t.Errorf("lost: %v", err)
+		}
+		synctest.Wait()
+		lab.WantAbsent(t, "the other instance", b)
 	})
 }
