@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/strata-cache/strata/memcached"
@@ -27,7 +28,7 @@ func main() {
 	redisURL := flag.String("redis", "redis://localhost:6379", "URL of the Redis that has the files")
 	memcachedAddr := flag.String("memcached", "", "address of a memcached that has the files instead")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *addr, *redisURL, *memcachedAddr); err != nil {
 		log.Fatal(err)
@@ -42,12 +43,21 @@ func run(ctx context.Context, addr, redisURL, memcachedAddr string) error {
 	}
 	defer closeFiles()
 	server := &http.Server{Addr: addr, Handler: newService(files), ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.WithoutCancel(ctx)) })
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+		defer cancel()
+		ended <- server.Shutdown(within)
+	})
+	defer stop()
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return <-ended // ListenAndServe returns when Shutdown begins, and requests still use the client
 }
+
+// endWithin is for how long requests may go on after the end of ctx.
+const endWithin = 10 * time.Second
 
 // open returns the files in memcached if it has an address, or else in Redis.
 func open(redisURL, memcachedAddr string) (files, func(), error) {

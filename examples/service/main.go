@@ -14,9 +14,11 @@ import (
 	"errors"
 	"flag"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -27,7 +29,7 @@ func main() {
 	addr := flag.String("addr", "localhost:8009", "address to serve on")
 	redisURL := flag.String("redis", "", "URL of the Redis that instances share")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *addr, *redisURL); err != nil {
 		log.Fatal(err)
@@ -54,13 +56,32 @@ func run(ctx context.Context, addr, redisURL string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: addr, Handler: newService(db, users), ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.WithoutCancel(ctx)) })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return errors.Join(err, users.Close(ctx))
+	}
+	return serve(ctx, listener, newService(db, users))
+}
+
+// endWithin is for how long requests may go on after the end of ctx.
+const endWithin = 10 * time.Second
+
+// serve answers requests until ctx ends. When the last one has its answer it closes the cache.
+func serve(ctx context.Context, l net.Listener, s *service) error {
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+		defer cancel()
+		ended <- server.Shutdown(within)
+	})
+	defer stop()
+	err := server.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = <-ended // Serve returns when Shutdown begins, and requests are still running
 	}
 	// Close sends the pending invalidations.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	return users.Close(closing)
+	return errors.Join(err, s.users.Close(closing))
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +114,78 @@ func TestUserIsServedWhileTheDatabaseIsDown(t *testing.T) {
 		time.Sleep(6 * time.Minute) // in the bubble's time
 		if got := request(s, "GET", "/users/ann", ""); !strings.HasPrefix(got, "200 ") {
 			t.Error(got)
+		}
+	})
+}
+
+// slowTable is a table with a second for each row.
+type slowTable struct{ *table }
+
+func (t slowTable) find(ctx context.Context, id string) (user, error) {
+	select {
+	case <-time.After(time.Second):
+		return t.table.find(ctx, id)
+	case <-ctx.Done():
+		return user{}, ctx.Err()
+	}
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conns chan net.Conn
+	once  sync.Once
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if c, ok := <-l.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *oneConn) Close() error {
+	l.once.Do(func() { close(l.conns) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+// The order of the end: the server, with its requests, and then the cache that they read.
+func TestRequestsHaveTheirAnswersBeforeTheCacheIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := slowTable{newTable()}
+		users, err := strata.New(options(db))
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := net.Pipe()
+		defer here.Close()
+		l := &oneConn{conns: make(chan net.Conn, 1)}
+		l.conns <- there
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			if err := serve(ctx, l, newService(db, users)); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := io.WriteString(here, "GET /users/ann HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the row is being read
+		stop()
+		answer, err := http.ReadResponse(bufio.NewReader(here), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("a request that ran at the end got %s", answer.Status)
+		}
+		serving.Wait()
+		if _, err := users.GetOrLoad(t.Context(), "ann", nil); !errors.Is(err, strata.ErrClosed) {
+			t.Errorf("got %v of a cache that should be closed", err)
 		}
 	})
 }
