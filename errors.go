@@ -143,10 +143,10 @@ func (c *core) wrap(key any, err error) error {
 	return e
 }
 
-// PartialError is returned by GetMany, beside the values found, if the reads of some
+// PartialError is returned by GetMany, beside the values found, and by Refresh, if some
 // keys failed.
 type PartialError[K comparable] struct {
-	// Failed has the error of each of these keys, as GetOrLoad would return it.
+	// Failed has the error of each of these keys: in GetMany as GetOrLoad would return it.
 	Failed map[K]error
 }
 

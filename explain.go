@@ -67,8 +67,8 @@ type Place struct {
 	// Left is the rest of the life of the value; of that in L1, if it is not read (see
 	// Options.IdleTTL). NoExpiry if it has no end.
 	Left time.Duration
-	// Size is the length of the encoded value in bytes. Zero for L1, which
-	// does not encode.
+	// Size is the length of the encoded value of L2 in bytes. Zero for L1, also
+	// with Memory.Encoded.
 	Size int
 	// Tags are the tags of the entry.
 	Tags []string

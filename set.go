@@ -26,10 +26,10 @@ const tokenLife = 10 * time.Second
 // origin. A program that writes to the origin should call [Cache.Invalidate] after
 // the write instead.
 //
-// It returns *RemoteError if L2 did not confirm: then the value is not cached on
-// this instance, and others may serve the old value until it expires. It returns the
-// error of the Codec, or of unusable tags, and then has changed nothing. It returns
-// ErrClosed on a closed cache.
+// It returns *RemoteError if L2 did not confirm: then the value is not cached on this
+// instance, and others may serve the old value until L2 confirms its drop, which is tried
+// again. It returns the error of the Codec, or of unusable tags, and then has changed
+// nothing. It returns ErrClosed on a closed cache.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }

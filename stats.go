@@ -24,7 +24,7 @@ type Stats struct {
 	Name  string
 	Parts Parts
 
-	// Reads counts calls of Get and GetOrLoad.
+	// Reads counts calls of Get and GetOrLoad, and keys of GetMany.
 	Reads uint64
 	// L1 is the tier in this process: a stale entry is a miss.
 	L1 TierStats
@@ -177,8 +177,8 @@ type TierStats struct {
 	// Errors counts operations refused or without an answer, TimedOut the ones without an
 	// answer in time.
 	Errors, TimedOut uint64
-	// Foreign counts values that could not be read: of another program, of another
-	// version, or damaged. They are misses, too. The log has one line a minute
+	// Foreign counts values that could not be read: of another program, of another version of
+	// strata or of the codec, or damaged. They are misses, too. The log has one line a minute
 	// about them at most.
 	Foreign uint64
 }
