@@ -1,6 +1,6 @@
-// Drops, and values that callers write. A drop is sent (unless the breaker is open),
-// then either confirmed and announced, or pending: the queue tries it again until L2
-// confirms it. If the caller has left, its drop goes to the queue at once.
+// Drops, and values that callers write. A drop is sent (drops of keys not while the
+// breaker is open), then either confirmed and announced, or pending: the queue tries it
+// again until L2 confirms it. If the caller has left, its drop goes to the queue at once.
 // Invariant: without an error the caller's drop is confirmed by L2 and announced. Any
 // other drop is pending, unless L2 cannot hold its key or the store is closed. A
 // confirmed drop is noted before its call returns: so it is repeated if another
