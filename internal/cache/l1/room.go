@@ -138,7 +138,11 @@ func (c *core) evictOne(s *shard, how eviction, gone []removed) ([]removed, chan
 	if now == 0 {
 		now = c.clock.now()
 	}
-	victim := s.order.Evict(how.at, how.keep, now)
+	keep := how.keep
+	if keep != nil && c.shardOf(keep) != s {
+		keep = nil // its node belongs to the lock of another shard
+	}
+	victim := s.order.Evict(how.at, keep, now)
 	if victim.Head == nil {
 		return gone, change{}
 	}
