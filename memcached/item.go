@@ -143,18 +143,6 @@ func (o *Options) storing(how meta.Op, item *Item) (request, error) {
 	return request{Op: how, Flags: item.Flags, Expiry: at, CAS: item.CAS, Value: item.Value}, err
 }
 
-// room returns an error if a value of size bytes is too large for an item of k. A key that is stored in front of the
-// value counts as well, as it does for the values that the client accepts.
-func (o *Options) room(k *meta.Key, size int64) error {
-	if size+int64(len(k.Front())) > int64(o.MaxValue) {
-		return tooLarge(size)
-	}
-	return nil
-}
-
-// tooLarge is the error for a value that the client does not send.
-func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge, size) }
-
 // Delete removes the item of a key. A missing one is [ErrMiss].
 func (c *Client) Delete(ctx context.Context, key string) error {
 	_, err := c.do(ctx, key, request{Op: meta.OpDelete}, nil)

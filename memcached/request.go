@@ -109,3 +109,15 @@ func badKey(key string) error {
 	const shown = 32
 	return fmt.Errorf("%w: %d bytes, %.*q", ErrBadKey, len(key), shown, key)
 }
+
+// room returns an error if a value of size bytes is too large for an item of k. A key that is stored in front of the
+// value counts as well, as it does for the values that the client accepts.
+func (o *Options) room(k *meta.Key, size int64) error {
+	if size+int64(len(k.Front())) > int64(o.MaxValue) {
+		return tooLarge(size)
+	}
+	return nil
+}
+
+// tooLarge is the error for a value that the client does not send.
+func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge, size) }

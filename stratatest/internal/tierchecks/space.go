@@ -49,7 +49,7 @@ func checkDropAll(v *view) {
 	stranger.holdsFresh("a", "theirs")
 }
 
-// checkDropAllIsNoticed: an instance without a bus is told by nobody, and must not remember the state of the
+// checkDropAllIsNoticed: an instance without a bus gets no message, and must not remember the state of the
 // namespace for longer than a second.
 func checkDropAllIsNoticed(v *view) {
 	other := v.sibling()
