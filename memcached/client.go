@@ -278,7 +278,7 @@ func (c *Client) misses(ctx context.Context) bool {
 func (c *Client) do(ctx context.Context, key string, q request, dst []byte) (answer, error) {
 	var err error
 	if q.Key, err = c.o.Keys.wire(key); err == nil && q.Op.Stores() {
-		err = c.o.room(&q.Key, int64(len(q.Value)))
+		err = room(&q.Key, int64(len(q.Value)), c.o.MaxValue)
 	}
 	if err != nil {
 		return answer{}, err

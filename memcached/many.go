@@ -344,7 +344,7 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	for _, b := range all {
 		for _, i := range b.at {
 			key := b.key(i)
-			if err := c.o.room(&key, int64(len(items[i].Value))); err != nil {
+			if err := room(&key, int64(len(items[i].Value)), c.o.MaxValue); err != nil {
 				return err
 			}
 		}

@@ -110,10 +110,10 @@ func badKey(key string) error {
 	return fmt.Errorf("%w: %d bytes, %.*q", ErrBadKey, len(key), shown, key)
 }
 
-// room returns an error if a value of size bytes is too large for an item of k. A key that is stored in front of the
-// value counts as well, as it does for the values that the client accepts.
-func (o *Options) room(k *meta.Key, size int64) error {
-	if size+int64(len(k.Front())) > int64(o.MaxValue) {
+// room returns an error if a value of size bytes is too large for an item of k, which has most bytes. A key that is stored
+// in front of the value counts as well, as it does for the values that the client accepts.
+func room(k *meta.Key, size int64, most int) error {
+	if size+int64(len(k.Front())) > int64(most) {
 		return tooLarge(size)
 	}
 	return nil

@@ -157,7 +157,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		defer s.Close()
 		r, size = s, s.Size()
 	}
-	if err := c.o.room(&q.Key, size); err != nil {
+	if err := room(&q.Key, size, c.o.MaxValue); err != nil {
 		return err
 	}
 	if size <= small {
