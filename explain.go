@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/explain"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
-	"github.com/strata-cache/strata/remote"
 )
 
 // Report is the state of one key; see [Cache.Explain].
@@ -119,11 +117,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *explain.P
 	r := explain.Remote{
 		Timeout: c.o.Remote.Timeout, Read: c.l2.ReadAny, Open: c.l2.Open, Tags: c.l2.Tags,
 		Decode: func(payload []byte, version int) (err error) { _, err = c.decode(payload, version); return err },
-		Since: func(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired bool) {
-			age, expired, _ = c.staleSince(h, byTag, tags, own)
-			return age, expired
-		},
-		WhileRevalidate: stale.WhileRevalidate, OnError: stale.OnError,
+		Since:  c.staleSince, WhileRevalidate: stale.WhileRevalidate, OnError: stale.OnError,
 	}
 	if c.l2.LacksTags() {
 		r.Untagged = errNoTags

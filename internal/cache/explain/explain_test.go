@@ -41,7 +41,9 @@ func TestVerdictsComeInTheOrderOfARead(t *testing.T) {
 		{func() { k.L1.Served = true }, "L1 answers with a stale value, which is refreshed in the background."},
 		{func() { k.L1, k.Degraded = fresh(time.Minute), true }, "L1 answers: its value is fresh for another 1m0s. The bus is silent: another instance may have invalidated it."},
 		{func() { k.L1.NotFound = true }, "L1 answers that the origin does not have the key for another 1m0s."},
-		{func() { k.Off = true }, "The Loader runs: the cache is turned off on this instance."},
+		{func() { k.Off = true }, "The read joins the load that is running, for which 3 callers wait."},
+		{func() { k.Loading = false }, "The read fails with the error of the last load, for another 1s."},
+		{func() { k.RetryIn = 0 }, "The Loader runs: the cache is turned off on this instance."},
 		{func() { k.Closed = true }, "The cache is closed."},
 	} {
 		if step.add(); k.Verdict() != step.want {
@@ -92,7 +94,9 @@ func TestEntryOfL2IsReadLikeAReadWould(t *testing.T) {
 			},
 			Tags:   func(context.Context, []string) ([]remote.Tag, error) { return []remote.Tag{try.tag}, nil },
 			Decode: func([]byte, int) error { return nil },
-			Since:  func(_ *remote.Held, byTag bool, _ []string, _ *expiry.Own) (time.Duration, bool) { return 4, byTag },
+			Since: func(_ *remote.Held, byTag bool, _ []string, _ *expiry.Own) (time.Duration, bool, bool) {
+				return 4, byTag, false
+			},
 		}
 		var got explain.Place
 		r.Look(t.Context(), "n", &got)

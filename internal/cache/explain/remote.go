@@ -24,8 +24,8 @@ type Remote struct {
 	Untagged error
 	// Since returns the time since a stale value ended, and whether a caller has expired it.
 	// byTag: a caller has expired one of its tags. own are its lives; nil stands for the lives in
-	// the Options.
-	Since func(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired bool)
+	// the Options. unbounded says that L2 keeps it for too long.
+	Since func(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired, unbounded bool)
 	// WhileRevalidate and OnError are the windows of stale values.
 	WhileRevalidate, OnError time.Duration
 }
@@ -76,7 +76,7 @@ func (r *Remote) stale(h *remote.Held, own *expiry.Own, p *Place) {
 	if p.Fresh > 0 {
 		return
 	}
-	age, soft := r.Since(h, p.Expired, p.Tags, own)
+	age, soft, _ := r.Since(h, p.Expired, p.Tags, own)
 	p.Expired = soft
 	revalidate, onError := own.Windows(r.WhileRevalidate, r.OnError)
 	p.Served, p.Fallback = !soft && age < revalidate, age < onError

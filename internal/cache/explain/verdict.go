@@ -15,7 +15,7 @@ func (k *Key) Verdict() string {
 	case k.Closed:
 		return "The cache is closed."
 	case k.Off:
-		return "The Loader runs: the cache is turned off on this instance."
+		return k.whileOff()
 	case k.L1.NotFound:
 		return "L1 answers that the origin does not have the key" + lasting(k.L1.Fresh) + "."
 	case k.L1.Present && k.L1.Fresh > 0:
@@ -25,7 +25,7 @@ func (k *Key) Verdict() string {
 	case k.L1.Fallback && k.RetryIn > 0:
 		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", observe.RoundDuration(k.RetryIn))
 	case k.Loading:
-		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", k.Waiters)
+		return k.joins()
 	}
 	// L1 does not answer: the read goes on to L2, and from there to the origin.
 	past, stop := k.ofTier()
@@ -35,9 +35,28 @@ func (k *Key) Verdict() string {
 	case k.RetryIn > 0 && k.L2.Used && !k.Pending && !k.LeftAlone && k.L2.Fallback:
 		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", observe.RoundDuration(k.RetryIn))
 	case k.RetryIn > 0:
-		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, observe.RoundDuration(k.RetryIn))
+		return past + k.throttled()
 	}
 	return past + k.ofLoad()
+}
+
+// whileOff is Verdict of a cache that is turned off. Callers still share loads and failures.
+func (k *Key) whileOff() string {
+	switch {
+	case k.Loading:
+		return k.joins()
+	case k.RetryIn > 0:
+		return k.throttled()
+	}
+	return "The Loader runs: the cache is turned off on this instance."
+}
+
+func (k *Key) joins() string {
+	return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", k.Waiters)
+}
+
+func (k *Key) throttled() string {
+	return fmt.Sprintf("The read fails with the error of the last load, for another %v.", observe.RoundDuration(k.RetryIn))
 }
 
 // ofTier returns a sentence about the part of L2 in a read that L1 does not

@@ -119,6 +119,7 @@ func TestVerdictPredictsTheNextRead(t *testing.T) {
 func TestVerdictDuringALoadPredictsTheNextRead(t *testing.T) {
 	fails := func(context.Context, string) (int64, error) { return 0, lab.ErrDown }
 	slow := &lab.Origin{Takes: 10 * time.Second}
+	off := func(p *explained) { lab.Tune(p.t, p.b, strata.Tuning{Off: new(true)}) }
 	wantVerdicts(t, map[string]verdictCase{
 		"suspect in L1 while L2 does not answer": {func(p *explained) {
 			p.set(p.b)
@@ -151,6 +152,19 @@ func TestVerdictDuringALoadPredictsTheNextRead(t *testing.T) {
 			go p.a.GetOrLoad(p.t.Context(), "k", slow.Load)
 			synctest.Wait()
 		}, "The Loader runs, unless another instance is loading the key.", false, nil, nil},
+		"off": {func(p *explained) {
+			p.set(p.b)
+			off(p)
+		}, "The Loader runs: the cache is turned off on this instance.", true, nil, nil},
+		"off, and a failure": {func(p *explained) {
+			off(p)
+			_, _ = p.b.GetOrLoad(p.t.Context(), "k", fails)
+		}, "The read fails with the error of the last load", false, lab.ErrDown, nil},
+		"off, and a load": {func(p *explained) {
+			off(p)
+			go p.b.GetOrLoad(p.t.Context(), "k", slow.Load)
+			synctest.Wait()
+		}, "The read joins the load that is running, for which 1 callers wait.", false, nil, nil},
 		"a hold": {func(p *explained) { lab.Must(p.t, p.a.InvalidateHold(p.t.Context(), time.Minute, "k")) }, "The Loader runs; its value is stored nowhere, because the key is on hold for another 1m0s.", true, nil, func(r strata.Report) bool {
 			return r.Hold == time.Minute
 		}},
