@@ -31,7 +31,9 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	}
 	k.value, k.id, k.tags, k.own, k.until, k.unbounded, k.here = &o.value, h.ID, o.tags, o.own, 0, unbounded, nil
 	left := min(h.Left, windows.window()-age)
-	k.kept = l1.After(now, left)
+	if k.kept = l1.After(now, left); !h.Soft && !o.byTag {
+		k.kept = l1.After(now, h.Left) // as in L1, however short the windows are by now
+	}
 	e := c.near.New(now, r.f.Key, o.value, -age, left, r.stamps(o.tags, o.own), record{ID: h.ID, Born: born})
 	if expired {
 		e = c.near.Expired(e, now)
@@ -48,7 +50,6 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	r.outcome.res.Note |= noteStale | noteRevalidate
 	r.outcome.res.Times = k.times
 	r.outcome.entry = e
-	c.stale(r.ctx, r.f.Key, o.value, nil)
 	return true
 }
 
@@ -68,19 +69,20 @@ func (r *read[K, V]) known() remote.ID {
 // staleSince returns the time since a stale value of L2 ended, and whether a caller
 // has expired it, so that it is not served while it is refreshed. A value expired with
 // everything ended at the expiry, as by its TTL. byTag says that one of tags
-// has expired it. unbounded says that L2 keeps it as long as a value without an expiry,
-// because the time of the expiry is unknown here.
+// has expired it. unbounded says that L2 keeps it for longer than the windows of this instance,
+// and that the time of the expiry is unknown here.
 func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired, unbounded bool) {
 	window := c.windows(own).window()
-	if h.Soft && !h.All {
+	if unbounded = h.Left > window; h.Soft && !h.All {
 		window = c.tuned.stale().window() // the Expire of its key has left it no more
+		unbounded = unbounded && h.Left > window
 	}
-	age, expired = max(0, window-h.Left), h.Soft || byTag
+	age, expired = max(0, window-h.Left, -h.Fresh), h.Soft || byTag
 	var since int64
 	var known bool
 	switch {
 	case !expired, h.Soft && !h.All:
-		return age, expired, false
+		return age, expired, expired && unbounded
 	case byTag:
 		since, known = c.generation.TagsExpired(tags)
 	default:
@@ -90,7 +92,7 @@ func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry
 	if known {
 		age = max(age, time.Duration(c.now()-since))
 	}
-	return age, expired, !known && h.Left > window
+	return age, expired, unbounded && !known
 }
 
 // expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a

@@ -26,8 +26,9 @@ type Tuning struct {
 	// TTL replaces Options.TTL for values stored from now on: at least 1 ms, or
 	// NoExpiry.
 	TTL *time.Duration
-	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for values in L1 at once; 0 or less
-	// for none. A value is kept for no longer than the windows said when it was stored.
+	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for all values at once; 0 or less for
+	// none. A value is kept for no longer than the windows said when it was stored. For a value of L2 that a caller
+	// has expired before, a shorter window begins when it is served for the first time.
 	StaleWhileRevalidate, StaleOnError *time.Duration
 	// Guard replaces Memory.Guard, or its floor (guard.Floor). new(memory.Guard) stands for no guard.
 	Guard *memory.Guard

@@ -164,7 +164,7 @@ type Held struct {
 	// ID identifies the value. Zero means absent.
 	ID ID
 	// Fresh is the time for which the value is still fresh. Zero or less means
-	// stale.
+	// stale: less, if the Tier knows for how long its TTL is over.
 	Fresh time.Duration
 	// Left is the time until the Tier forgets the value, stale or not.
 	Left time.Duration

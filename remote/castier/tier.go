@@ -302,7 +302,7 @@ func duration(ms int64) time.Duration {
 	if ms > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
 	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(max(ms, math.MinInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
 // nonce returns a random number other than zero.

@@ -434,3 +434,24 @@ func TestExtendedValueRemembersItsLastIDsAndAnotherValueNone(t *testing.T) {
 		t.Errorf("another value is %+v, want one without earlier IDs", v)
 	}
 }
+
+// TestStaleValueSaysSinceWhenItsTTLIsOver: a store need not keep the end of the TTL of a value that was expired by
+// its key, so no reader gets it.
+func TestStaleValueSaysSinceWhenItsTTLIsOver(t *testing.T) {
+	for name, try := range map[string]struct {
+		soft      bool
+		namespace string
+		want      map[int64]int64 // the rest of the fresh life by the time
+	}{
+		"plain":                   {namespace: "e.1.2", want: map[int64]int64{900: 100, 1000: 0, 1300: -300}},
+		"expired with everything": {namespace: "e.1.3", want: map[int64]int64{900: 0, 1300: -300}},
+		"expired by its key":      {soft: true, namespace: "e.1.2", want: map[int64]int64{900: 0, 1300: 0}},
+	} {
+		for now, want := range try.want {
+			v := entryrules.Value{ID: 1, Fresh: 1000, Left: 2000, Soft: try.soft, Namespace: "e.1.2"}
+			if r := v.Read(try.namespace, now); r.Fresh != want || r.Left != 2000-now {
+				t.Errorf("%s, at %d: %+v, want %d", name, now, r, want)
+			}
+		}
+	}
+}

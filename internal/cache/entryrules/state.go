@@ -213,8 +213,8 @@ func (s *State) tidy() {
 	}
 }
 
-// Reading is a value as a reader gets it. Fresh and Left are the rest of its lives.
-// The zero Reading means absent.
+// Reading is a value as a reader gets it. Fresh and Left are the rest of its lives. Fresh is
+// negative for the time since its TTL has ended. The zero Reading means absent.
 type Reading struct {
 	ID          uint64
 	Fresh, Left int64
@@ -231,7 +231,11 @@ func (v *Value) Read(namespace string, now int64) Reading {
 		return Reading{}
 	}
 	r := Reading{ID: v.ID, Left: until(v.Left, now), Soft: !same || v.Soft, All: !same && !v.Soft}
-	if !r.Soft {
+	switch {
+	case v.Soft: // not every store keeps the end of its TTL then
+	case v.Fresh <= now || r.Soft:
+		r.Fresh = min(0, v.Fresh-now)
+	default:
 		r.Fresh = until(v.Fresh, now)
 	}
 	return r

@@ -44,8 +44,8 @@ type Lives struct {
 	State uint64
 	// Fresh and Soon are times before the end of the entry: the entry ceases to be
 	// fresh at Fresh before its end, and a hit has further work from Soon before its
-	// end on, such as starting a refresh. Soon is not shorter than Fresh. Neither
-	// counts for an entry that a caller has expired.
+	// end on, such as starting a refresh. Soon is not shorter than Fresh. An entry that a caller
+	// has expired is not fresh at all: its Fresh says since when, and its Soon does not count.
 	Fresh, Soon Span
 }
 
@@ -68,8 +68,16 @@ func (l *Lives) End(fresh, dead int64) (end int64) {
 	return fresh + l.Fresh.Length()
 }
 
-// Expire notes that a caller has expired the value.
-func (l *Lives) Expire() { l.State |= expired | Closely }
+// Expire notes that a caller has expired the value, for an entry that ends at dead. The value is stale
+// since the time since.
+func (l *Lives) Expire(since, dead int64) {
+	l.State |= expired | Closely
+	l.Fresh, l.Soon = SpanOf(dead-since), 0
+}
+
+// StaleSince returns since when the value of an entry that ends at dead is stale, or from when on: its
+// TTL ends then, or a caller has expired it. It may be later than in truth by the unit of a [Span].
+func (l *Lives) StaleSince(dead int64) int64 { return dead - l.Fresh.Length() }
 
 // Expired reports whether a caller has expired the value.
 func (l *Lives) Expired() bool { return l.State&expired != 0 }

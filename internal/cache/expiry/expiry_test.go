@@ -71,9 +71,12 @@ func TestSoonIsNeverAfterFresh(t *testing.T) {
 
 func TestExpiredStaysExpired(t *testing.T) {
 	l, end := expiry.New(7, 0, 100, 200)
-	l.Expire()
+	l.Expire(50, end)
 	if !l.Expired() || l.FreshUntil(end) != 0 || l.SoonAt(end) != 0 || l.State&expiry.Closely == 0 {
 		t.Errorf("%+v", l)
+	}
+	if since := l.StaleSince(end); since != 50 {
+		t.Errorf("stale since %d, want 50", since)
 	}
 	if end = l.End(150, 180); end != 180 || l.FreshUntil(end) != 0 {
 		t.Errorf("ends at %d, fresh until %d", end, l.FreshUntil(end))

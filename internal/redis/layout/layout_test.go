@@ -120,7 +120,7 @@ func TestNamespaceStateDecidesWhetherAValueIsHeld(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}
-	if got := layout.Held(&s, "e.1.2", 1500); got.Fresh != 0 || got.Soft || got.Left != 1500*time.Millisecond {
+	if got := layout.Held(&s, "e.1.2", 1700); got.Fresh != -200*time.Millisecond || got.Soft || got.Left != 1300*time.Millisecond {
 		t.Errorf("past its freshness: %+v", got)
 	}
 	for _, far := range []int64{1 << 52, math.MaxInt64} {

@@ -166,7 +166,7 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 		return transfer.Changed
 	}
 	if from.Expired {
-		e.Value.Expire()
+		e.Value.Expire(now, e.Dead) // the snapshot does not say since when
 	}
 	life := transfer.Life(from, fresh, ago)
 	if c.L2.HasTier() {

@@ -138,10 +138,10 @@ func Until(then, now int64) time.Duration {
 	return time.Duration(then - now)
 }
 
-// later is l1.After for a time that may be past.
+// later is l1.After for a time that may be past: then it may be before the begin of the clock.
 func later(now int64, d time.Duration) int64 {
 	if d < 0 {
-		return max(1, now+int64(d))
+		return now + int64(d)
 	}
 	return l1.After(now, d)
 }
@@ -173,11 +173,11 @@ func (s *Store[K, V]) Relived(e *Entry[K, V], stamp uint64) *Entry[K, V] {
 // from then on, as it may be served if its load fails.
 func (s *Store[K, V]) Expired(e *Entry[K, V], since int64) *Entry[K, V] {
 	old := s.Relived(e, e.Value.Stamp())
-	old.Value.Expire()
 	if until := s.OnErrorUntil(e); until > 0 {
 		_, onError := s.windows(e)
 		old.Dead = min(until, l1.After(since, onError))
 	}
+	old.Value.Expire(min(since, e.Value.StaleSince(e.Dead)), old.Dead)
 	return old
 }
 
@@ -253,10 +253,7 @@ func (s *Store[K, V]) OnErrorUntil(e *Entry[K, V]) int64 {
 	if window == 0 {
 		return 0
 	}
-	if e.Value.Expired() {
-		return e.Dead
-	}
-	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), window))
+	return min(e.Dead, l1.After(e.Value.StaleSince(e.Dead), window))
 }
 
 // Pace says when a fresh value is due for a refresh.

@@ -281,3 +281,21 @@ func TestStaleValuesAreNotServedIfTheyMayNot(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowForRevalidationIsOverOnAnInstanceThatHasJustBegun: the value was stale long before the clock of L1 began.
+func TestWindowForRevalidationIsOverOnAnInstanceThatHasJustBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		lab.Must(t, lab.Instance(t, s, lab.Windows(10*time.Second, time.Hour)).Set(t.Context(), "k", 1))
+		time.Sleep(31 * time.Minute)
+		c := lab.Instance(t, s, lab.Windows(10*time.Second, time.Hour), lab.Remembering)
+		for range 2 {
+			if v := lab.MustGet(t, c, "k", lab.DownLoad); v != 1 {
+				t.Errorf("got %d", v)
+			}
+		}
+		if st := c.Stats(); st.StaleOnError != 2 || st.StaleRevalidating != 0 {
+			t.Errorf("%d on error, %d while it is refreshed; want 2 and none", st.StaleOnError, st.StaleRevalidating)
+		}
+	})
+}

@@ -202,3 +202,81 @@ func TestSetsBesideTuneLeaveNothingBehind(t *testing.T) {
 		c.Close(context.Background())
 	}
 }
+
+// shorten gives c windows of ten seconds.
+func shorten(t *testing.T, c *strata.Cache[string, int64]) {
+	t.Helper()
+	lab.Tune(t, c, strata.Tuning{StaleOnError: new(10 * time.Second), StaleWhileRevalidate: new(10 * time.Second)})
+}
+
+// TestShorterWindowsHoldForValuesThatTiersHave has instances with windows of an hour. Half an hour after the
+// TTL of a value, all have windows of ten seconds.
+func TestShorterWindowsHoldForValuesThatTiersHave(t *testing.T) {
+	long := lab.Windows(time.Hour, time.Hour)
+	for name, next := range map[string]func(t *testing.T, s *lab.Shared, a *strata.Cache[string, int64]) *strata.Cache[string, int64]{
+		"L1, by Tune": func(t *testing.T, _ *lab.Shared, a *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+			shorten(t, a)
+			return a
+		},
+		"L2, by Tune": func(t *testing.T, s *lab.Shared, _ *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+			b := lab.Instance(t, s, long)
+			shorten(t, b)
+			return b
+		},
+		"L2, by another program": func(t *testing.T, s *lab.Shared, _ *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+			return lab.Instance(t, s, lab.Windows(10*time.Second, 10*time.Second))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				a := lab.Instance(t, s, long)
+				lab.Must(t, a.Set(t.Context(), "k", 1))
+				time.Sleep(31 * time.Minute)
+				c := next(t, s, a)
+				var info strata.Info
+				if v, err := c.GetOrLoad(t.Context(), "k", lab.DownLoad, strata.ReadInfo(&info)); err == nil {
+					t.Errorf("got %d, %+v, half an hour after its TTL", v, info)
+				}
+				if v, ok := c.Get(t.Context(), "k", strata.AllowStale(), strata.ReadInfo(&info)); v != 1 || !ok || info.Age != 31*time.Minute {
+					t.Errorf("got %d, %v, %+v; want the value that a tier keeps", v, ok, info)
+				}
+			})
+		})
+	}
+}
+
+func TestShorterWindowsHoldForValuesThatWereExpired(t *testing.T) {
+	for name, of := range map[string]func(t *testing.T) *strata.Cache[string, int64]{
+		"L1": func(t *testing.T) *strata.Cache[string, int64] {
+			c := lab.NewCache(t, lab.Windows(-1, time.Hour), lab.Forever)
+			lab.Must(t, c.Set(t.Context(), "k", 1))
+			lab.Must(t, c.Expire(t.Context(), "k"))
+			time.Sleep(5 * time.Second) // in a bubble
+			return c
+		},
+		// L2 does not say when it was expired.
+		"L2": func(t *testing.T) *strata.Cache[string, int64] {
+			s := lab.NewShared()
+			a, b := lab.Instance(t, s, lab.Windows(-1, time.Hour), lab.Forever), lab.Instance(t, s, lab.Windows(-1, time.Hour), lab.Forever)
+			lab.Must(t, a.Set(t.Context(), "k", 1))
+			lab.Must(t, a.Expire(t.Context(), "k"))
+			time.Sleep(30 * time.Minute) // in a bubble
+			return b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := of(t)
+				shorten(t, c)
+				if v := lab.MustGet(t, c, "k", lab.DownLoad); v != 1 {
+					t.Errorf("got %d within the window", v)
+				}
+				time.Sleep(11 * time.Second)
+				if v, err := c.GetOrLoad(t.Context(), "k", lab.DownLoad); err == nil {
+					t.Errorf("got %d after its window", v)
+				}
+			})
+		})
+	}
+}
