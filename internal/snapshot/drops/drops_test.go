@@ -282,3 +282,40 @@ func TestHashesDiffer(t *testing.T) {
 		t.Error("hashes of types differ")
 	}
 }
+
+// TestLessonKeepsNoMoreDropsThanAWriterHas has pieces with more drops than a writer knows, which all belong together.
+func TestLessonKeepsNoMoreDropsThanAWriterHas(t *testing.T) {
+	l, s, w := clocked(2), new(Lesson), new(writer)
+	keyOfNumber := func(i uint64) uint64 { return i << (keyBits - manyMarks) }
+	w.begin(7, 1, 0)
+	for i := range int64(100) {
+		w.list(recordDrops, 10_000+i, keyBits, []uint64{keyOfNumber(0)})
+	}
+	const drops = maxNews + 3*most
+	for i := uint64(0); i < drops; i += most {
+		keys := make([]uint64, most)
+		for j := range keys {
+			keys[j] = keyOfNumber(i + uint64(j))
+		}
+		w.list(recordDrops, 20_000, keyBits, keys)
+	}
+	w.send(flagMore)
+	l.Begin(s)
+	for _, p := range w.all {
+		if err := l.Learn(p, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, of := len(s.fresh), len(s.fresh[keyOfNumber(0)]); n > maxNews || of != 1 {
+		t.Errorf("%d keys, one of them with %d drops", n, of)
+	}
+	l.sessions = []Knowledge{nil}
+	for i := range uint64(drops) {
+		if l.Outlives(s, &Query{Hashes: []uint64{keyOfNumber(i) << (64 - keyBits)}, Born: 20_000 + int64(Skew)}, true) {
+			t.Fatalf("drop %d of %d is forgotten", i, drops)
+		}
+	}
+	if !l.Outlives(s, &Query{Hashes: []uint64{keyOfNumber(drops+1) << (64 - keyBits)}, Born: 20_000 + int64(Skew)}, true) {
+		t.Error("a key without a drop is taken for dropped")
+	}
+}

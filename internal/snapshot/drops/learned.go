@@ -5,6 +5,9 @@ import "slices"
 const (
 	// maxLearned is the largest number of drops of another origin remembered one by one.
 	maxLearned = 32_768
+	// maxNews is the largest number of keys with new drops told one by one: all that the writer of a snapshot
+	// can know of other origins, and as many of its own.
+	maxNews = maxLearned * (maxOrigins + 1)
 	// maxOrigins is the largest number of known other origins, and maxSessions the
 	// largest number of snapshots told apart.
 	maxOrigins, maxSessions = 16, 32

@@ -326,12 +326,22 @@ func (l *Log) learnList(r *reader, s *Lesson, at *origin, kind byte) {
 	}
 }
 
-// news notes that a drop was not known.
+// news notes that a drop was not known. The last one of a key by an origin concerns all entries that its
+// earlier ones concern.
 func (s *Lesson) news(key uint64, t told) {
-	if s.fresh == nil {
-		s.fresh = make(map[uint64][]told)
+	of := s.fresh[key]
+	at := slices.IndexFunc(of, func(was told) bool { return was.origin == t.origin })
+	switch {
+	case at >= 0:
+		of[at].stamp = max(of[at].stamp, t.stamp)
+	// Without this bound, memory would grow with what a peer sends.
+	case of == nil && len(s.fresh) >= maxNews:
+		s.newsOf(t.origin, t.stamp).add(key, keyBits, t.stamp)
+	case s.fresh == nil:
+		s.fresh = map[uint64][]told{key: {t}}
+	default:
+		s.fresh[key] = append(of, t)
 	}
-	s.fresh[key] = append(s.fresh[key], t)
 }
 
 // newsOf returns the marks of the news of an origin with a stamp, or with a later one.
