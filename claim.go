@@ -138,8 +138,8 @@ func (c *Cache[K, V]) addThere(ctx context.Context, w write[K, V]) (added, again
 }
 
 // Take removes the fresh value of key from both tiers, of all instances, and returns it. ok
-// is false if there is none: in L2, or without L2 in L1. Of several callers that take a value
-// at the same time, on all instances, one gets it. While another instance loads the key, Take
+// is false if there is none: in L2, or without L2 in L1. The value of a key on hold is not taken.
+// Of several callers that take a value at the same time, on all instances, one gets it. While another instance loads the key, Take
 // waits, at most for Limits.HardTimeout. L1 of other instances may answer with the value until
 // they hear of it, as after an Invalidate.
 //
@@ -177,7 +177,7 @@ func (c *Cache[K, V]) Take(ctx context.Context, key K) (value V, ok bool, err er
 func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok bool, err error) {
 	var removed []removal[K, V]
 	var there *entry[K, V]
-	wants := func(fresh *entry[K, V]) bool { there = fresh; return fresh != nil }
+	wants := func(fresh *entry[K, V]) bool { there = fresh; return fresh != nil && c.flights.HoldLeft(w.key) == 0 }
 	err = c.instead(w.key, wants, func() { ok, removed = true, c.near.Forget(w.key) })
 	c.near.Values.Notify(removed)
 	if !ok {

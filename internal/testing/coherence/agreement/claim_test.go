@@ -522,3 +522,16 @@ func TestAddSeesWhatIsStoredWhileItJudgesTheEntry(t *testing.T) {
 		}
 	})
 }
+
+func TestTakeTakesNothingFromAKeyOnHold(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+		c := all[0]
+		lab.Must(t, c.InvalidateHold(t.Context(), time.Minute, "k"))
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		takes(t, c, 0, false)
+		lab.WantHeld(t, "the cache", c, 1)
+		time.Sleep(time.Minute)
+		lab.Must(t, c.Set(t.Context(), "k", 2))
+		takes(t, c, 2, true)
+	})
+}
