@@ -129,14 +129,8 @@ func applyLoad[K comparable](l *Load, o *call, key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.apply(o)
-	none := l.none
-	if own := l.keys[key]; own != nil {
-		own.mu.Lock()
-		defer own.mu.Unlock()
-		own.apply(o)
-		none = none || own.none
-	}
-	if none {
+	applyLoad(l.keys[key], o, key) // and its own, if a Loader of one key has asked for that in a batch
+	if l.none {
 		o.ttl = noLife
 	}
 }

@@ -171,3 +171,34 @@ func TestLoaderMaySpeakFromItsOwnGoroutines(t *testing.T) {
 		lab.WantAbsent(t, "the cache", c)
 	})
 }
+
+func TestLoaderOfOneKeySpeaksOfItInABatchToo(t *testing.T) {
+	for name, says := range map[string]func(ctx context.Context, k string) *strata.Load{
+		"Loading":    func(ctx context.Context, _ string) *strata.Load { return strata.Loading(ctx) },
+		"LoadingKey": func(ctx context.Context, k string) *strata.Load { return strata.LoadingKey(ctx, k) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+					o.Loader = func(ctx context.Context, k string) (int64, error) {
+						if says(ctx, k).SetTTL(time.Second); k == "none" {
+							says(ctx, k).NoStore()
+						}
+						return 1, nil
+					}
+				})
+				lab.MustGet(t, c, "one", nil)
+				_, err := c.GetMany(t.Context(), []string{"k", "l", "none"}, nil)
+				lab.Must(t, err)
+				for _, k := range []string{"one", "k", "l"} {
+					if d := c.Explain(t.Context(), k).L1.Fresh; d != time.Second {
+						t.Errorf("%s is fresh for %v, want a second", k, d)
+					}
+				}
+				if c.Explain(t.Context(), "none").L1.Present {
+					t.Error("the value of a key is stored against its word")
+				}
+			})
+		})
+	}
+}
