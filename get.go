@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -263,7 +264,11 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 	failed := make(map[K]error)
 	fit := make([]K, 0, len(keys))
 	for _, k := range keyname.Distinct(keys) {
-		if err := c.checkKey(k); err != nil {
+		err := c.checkKey(k)
+		if err == nil && c.l2.Used() {
+			_, err = c.nameOf(k)
+		}
+		if errors.Is(err, ErrKeyTooLong) {
 			failed[k] = err
 			continue
 		}

@@ -1,7 +1,9 @@
 package strata
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,6 +64,10 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 			return err
 		}
 	}
+	drops, err := c.dropsOf(how, keys)
+	if errors.Is(err, ErrKeyTooLong) {
+		return err
+	}
 	outer := ctx
 	s := Span{Name: SpanInvalidate, Keys: len(keys), Soft: how.Soft}
 	if len(keys) == 1 {
@@ -70,19 +76,19 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 	ctx, span := c.begin(ctx, s)
 	defer func() { span.wrote(outer, err) }()
 	for len(keys) > 0 {
-		part := keys[:min(len(keys), maxBatch)]
-		if e := c.invalidatePart(ctx, op, how, part); e != nil {
+		n := min(len(keys), maxBatch)
+		m := min(len(drops), n) // fewer in all if a key has no name: no drop is in a later part than its key
+		if e := c.invalidatePart(ctx, op, how, keys[:n], drops[:m]); e != nil {
 			err = e // it counts the pending drops of the earlier parts, too
 		}
-		keys = keys[len(part):]
+		keys, drops = keys[n:], drops[m:]
 	}
 	return err
 }
 
 // invalidatePart drops up to maxBatch keys, in L2 and then in L1.
-func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.Drop, keys []K) error {
+func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.Drop, keys []K, drops []remote.Drop) (err error) {
 	defer c.dropping.Leave(c.dropping.Enter())
-	drops, err := c.dropsOf(how, keys)
 	if len(drops) > 0 {
 		// L2 first: a reader between the two drops would bring the old value
 		// back from L2 to L1.
@@ -116,13 +122,13 @@ func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, e
 	drops = make([]remote.Drop, 0, len(keys))
 	for _, k := range keys {
 		name, e := c.nameOf(k)
-		if e != nil {
-			err = e
-			continue
+		if errors.Is(e, ErrKeyTooLong) {
+			return nil, e
 		}
-		d := how
-		d.Key = name
-		drops = append(drops, d)
+		if err = cmp.Or(e, err); e == nil {
+			how.Key = name
+			drops = append(drops, how)
+		}
 	}
 	return drops, err
 }

@@ -154,3 +154,41 @@ func TestMessagesOfKeysThatNoInstanceHasTakeNothing(t *testing.T) {
 		lab.WantHeld(t, "another key", c, 0)
 	})
 }
+
+// TestCallWithOneLongNameDoesNothing calls with a key that fits and a key with a long name in L2.
+func TestCallWithOneLongNameDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked int
+		c := lab.NewCache(t, func(o *strata.Options[longKey, int64]) {
+			o.Limits.MaxKeyBytes = 100
+			o.Loader = func(context.Context, longKey) (int64, error) { return 2, nil }
+			o.Remote.Tier = stratatest.FaultyTier(lab.NewShared().Tier, func(string, string) (time.Duration, error) { asked++; return 0, nil })
+			o.Remote.Key = func(k longKey) string { return k.name }
+			o.Remote.ParseKey = func(s string) (longKey, error) { return longKey{s}, nil }
+		})
+		synctest.Wait()
+		fits, long := longKey{"k"}, longKey{strings.Repeat("k", 101)}
+		lab.Must(t, c.Set(t.Context(), fits, 1))
+		before := asked
+		for name, err := range map[string]error{
+			"Invalidate":     c.Invalidate(t.Context(), fits, long),
+			"InvalidateHold": c.InvalidateHold(t.Context(), time.Minute, fits, long),
+			"Expire":         c.Expire(t.Context(), fits, long),
+		} {
+			if !errors.Is(err, strata.ErrKeyTooLong) {
+				t.Errorf("%s: %v; want ErrKeyTooLong", name, err)
+			}
+		}
+		if v, ok := c.Get(t.Context(), fits); !ok || v != 1 || asked != before {
+			t.Errorf("%d, %v after %d operations on L2; want the value as it was", v, ok, asked-before)
+		}
+		err := c.Refresh(t.Context(), fits, long)
+		if partial, ok := errors.AsType[*strata.PartialError[longKey]](err); !ok || len(partial.Failed) != 1 || !errors.Is(partial.Failed[long], strata.ErrKeyTooLong) {
+			t.Errorf("Refresh: %v; want ErrKeyTooLong for the long key", err)
+		}
+		synctest.Wait()
+		if v, ok := c.Get(t.Context(), fits); !ok || v != 2 {
+			t.Errorf("%d, %v; want the refreshed value", v, ok)
+		}
+	})
+}
