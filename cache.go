@@ -66,7 +66,7 @@ type core struct {
 	background *limit.Background // of refreshes
 	dropping   flight.Period     // calls that drop entries in L2 and then here
 	purges     *limit.Passes     // over L1, after drops of many entries
-	waiting    atomic.Int64      // callers that wait for loads
+	waiting    limit.Waiters     // callers that wait for loads
 
 	parts Parts
 	tuned tuned
@@ -195,6 +195,7 @@ func (c *core) start(now func() int64, f form) {
 	s := c.settings
 	c.now = now
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
+	c.waiting.Most = s.Limits.MaxWaiters
 	c.loads = limit.NewLoads(s.Limits.MaxLoads, s.Limits.HardTimeout)
 	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
 	c.origin = origin.New(origin.Options{

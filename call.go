@@ -134,10 +134,11 @@ func SkipRead() CallOption { return CallOption{wants{skipRead: true}} }
 // effect on calls that may load: Options.Stale decides about stale values for these.
 func AllowStale() CallOption { return CallOption{wants{allowStale: true}} }
 
-// NoMemory makes a call pass L1 by: a read does not look in L1, and the values that the
+// NoMemory makes a call pass L1 by: a read takes nothing from L1, and the values that the
 // call loads or stores are kept in L2 only. L1 then drops the entries of the loaded or
 // stored keys. Callers that share a flight share its options; a caller with NoMemory takes
-// from others no value of L1.
+// from others no value of L1. For Options.IdleTTL and the eviction policy, its read of a key
+// is a use of the entry in L1.
 func NoMemory() CallOption { return CallOption{wants{noMemory: true}} }
 
 // NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and the

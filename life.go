@@ -91,11 +91,11 @@ func (c *core) lasts(since int64) bool {
 	return !c.settings.Remote.Strict && c.now() < l1.After(since, UnconfirmedTTL)
 }
 
-// outdated reports whether a caller that joined a flight must not get its result r, because
-// a tag of r was dropped after r was read and before the caller came. watermark is the
-// generation of tags from before the caller joined.
-func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
-	return c.generation.DroppedBetween(r.Tags, r.TagWatermark, watermark)
+// outdated reports whether a caller that joined a flight must not get its result r: it is of L1,
+// against NoMemory, or a tag of r was dropped after r was read and before the caller came. watermark
+// is the generation of tags from before the caller joined.
+func (c *Cache[K, V]) outdated(o *call, r *flight.Result[V], watermark uint64) bool {
+	return o.noMemory && r.Note&noteTier == noteL1 || c.generation.DroppedBetween(r.Tags, r.TagWatermark, watermark)
 }
 
 // plain reports whether a hit on an entry that ends at dead needs no check but the time, the

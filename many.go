@@ -109,8 +109,8 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 	if err == nil {
 		err = r.Err
 	}
-	if r.Offered {
-		m.c.stale(m.ctx, key, r.Value, errSoftTimeout)
+	if !m.loadless && !m.call.refresh {
+		countStale(m.ctx, m.c, key, &r)
 	}
 	switch {
 	case m.loadless:
@@ -130,14 +130,7 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 // one is the loader for one of the keys.
 func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 	values, err := m.load(ctx, []K{key})
-	if err = origin.ErrorOf(err, key, nil); err != nil {
-		return v, err
-	}
-	v, ok := values[key]
-	if !ok {
-		return v, ErrNotFound
-	}
-	return v, nil
+	return origin.Of(values, err, key, ErrNotFound)
 }
 
 // get gets some keys, all different. If no option concerns hits, e is the entry that the engine has
@@ -193,15 +186,18 @@ func (m *many[K, V]) end(ctx context.Context) SpanEnd {
 
 // reload loads some keys although they may be cached, each by itself and all at once.
 func (m *many[K, V]) reload(ctx context.Context, keys []K) {
-	values, errs := make([]V, len(keys)), make([]error, len(keys))
+	results, errs := make([]flight.Result[V], len(keys)), make([]error, len(keys))
 	var all sync.WaitGroup
+	m.call.skipRead = true
+	defer m.c.waiting.Leave()
+	room := m.c.waiting.Enter()
 	for i, k := range keys {
 		m.c.countAsMiss(m.reads(k))
-		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, &m.call) })
+		all.Go(func() { errs[i] = reloadInto(ctx, m.c, k, m.one, &m.call, room, &results[i]) })
 	}
 	all.Wait()
 	for i, k := range keys {
-		m.take(k, flight.Result[V]{Value: values[i]}, errs[i])
+		m.take(k, results[i], errs[i])
 	}
 }
 
@@ -269,9 +265,9 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	c := m.c
 	if m.call.refresh {
 		c.counts.refreshes.Add(uint64(len(keys)))
-	} else if n := c.o.Limits.MaxWaiters; n > 0 && !m.loadless {
-		defer c.waiting.Add(-1)
-		if c.waiting.Add(1) > int64(n) {
+	} else if !m.loadless {
+		defer c.waiting.Leave()
+		if !c.waiting.Enter() {
 			for _, k := range keys {
 				v, err := c.overloaded(m.ctx, k, &m.call)
 				m.take(k, flight.Result[V]{Value: v}, err)
@@ -282,7 +278,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	if !m.call.refresh {
 		keys = m.besideReloads(ctx, keys)
 	}
-	soft, cancel := c.softly(ctx, !m.call.refresh)
+	soft, cancel := c.softly(ctx, !m.call.refresh && !m.loadless)
 	defer cancel()
 	for len(keys) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -342,8 +338,7 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)
-		ofL1 := m.call.noMemory && r.Note&noteTier == noteL1
-		if err == nil && (ofL1 || c.outdated(&r, b.reads.begun.TagGeneration)) {
+		if err == nil && c.outdated(&m.call, &r, b.reads.begun.TagGeneration) {
 			again = append(again, f.Key)
 			continue
 		}

@@ -16,11 +16,9 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *cal
 		c.counts.turnedAway.Add(1)
 		return *new(V), ErrNoLoader
 	}
-	if n := c.o.Limits.MaxWaiters; n > 0 {
-		defer c.waiting.Add(-1)
-		if c.waiting.Add(1) > int64(n) {
-			return c.overloaded(ctx, key, o)
-		}
+	defer c.waiting.Leave()
+	if !c.waiting.Enter() {
+		return c.overloaded(ctx, key, o)
 	}
 	var r flight.Result[V]
 	if err := c.fly(ctx, key, flight.Load, load, o, &r); err != nil {
@@ -133,9 +131,10 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 	part, err = c.flyUntilCurrent(ctx, soft, key, kind, load, o, r)
 	c.countPart(part)
 	err = c.flightError(err)
+	if kind == flight.Load && !o.refresh {
+		countStale(ctx, c, key, r)
+	}
 	if r.Offered {
-		c.stale(ctx, key, r.Value, errSoftTimeout)
-		r.Instead = errSoftTimeout
 		if c.degraded() && r.Note&noteTier == noteL1 {
 			r.Note |= noteDegraded
 		}
@@ -153,6 +152,16 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 		}
 	}
 	return part, err
+}
+
+// countStale counts the value of r if a caller gets it while it is stale.
+func countStale[K comparable, V any](ctx context.Context, c *Cache[K, V], key K, r *flight.Result[V]) {
+	if r.Offered {
+		r.Instead = errSoftTimeout
+	}
+	if r.Instead != nil || r.Note&noteRevalidate != 0 {
+		c.stale(ctx, key, r.Value, r.Instead)
+	}
 }
 
 // countPart counts the part of a caller in a flight.
@@ -184,8 +193,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		patience := c.patience(soft, watermark, o.noMemory)
 		patience.Registered = o.registered
 		p, err = c.flights.Do(ctx, patience, key, kind, c.leader(load, o), r)
-		ofL1 := o.noMemory && r.Note&noteTier == noteL1
-		if p != flight.Joined || err != nil || !ofL1 && !c.outdated(r, watermark) {
+		if p != flight.Joined || err != nil || !c.outdated(o, r, watermark) {
 			return p, err
 		}
 	}
@@ -199,7 +207,7 @@ func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call, r *flight.
 	l.beside = true
 	since := c.generation.TagWatermark()
 	p, err = c.flights.Do(ctx, flight.Patience{}, key, flight.Read, l, r)
-	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(r, since))
+	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(o, r, since))
 	if p == flight.Led && l.again && !ok {
 		<-ctx.Done() // its time is over: the connection may have seen that first
 		return p, true, cmp.Or(err, ctx.Err())

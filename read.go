@@ -370,8 +370,6 @@ func (r *read[K, V]) fail(err error) {
 	r.reliveCandidate(r.c.near.FailedWith(r.f.Key)) // it may be from before that load failed
 	if r.outcome.settled = r.serveCandidate(err); !r.outcome.settled {
 		r.settle(flight.Result[V]{Err: err})
-	} else if !r.call.refresh { // a refresh serves no caller
-		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 	}
 }
 

@@ -129,7 +129,7 @@ func isPanic(err error) bool {
 // count adds the flight to the numbers.
 func (r *read[K, V]) count(stored bool, callers int) {
 	n, o := &r.c.counts, &r.outcome
-	if r.beside && !o.res.Found && !isAnswer(o.res.Err, ErrNotFound) {
+	if r.beside && (!o.res.Found || o.res.Note&noteStale != 0) && !isAnswer(o.res.Err, ErrNotFound) {
 		return // its caller counts as joining the reload
 	}
 	switch o.how {

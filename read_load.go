@@ -91,23 +91,15 @@ func (l *loaderRun[K, V]) call(ctx context.Context) {
 	l.values, l.err = l.g.many(ctx, keys)
 }
 
-// of returns the Loader's answer for one key. An error beside values applies to the keys
-// without a value.
+// of returns the Loader's answer for one key.
 func (l *loaderRun[K, V]) of(key K) (v V, err error) {
-	if l.g.many == nil {
-		if l.err != nil {
-			return v, l.err // no caller sees a value beside an error
-		}
-		return l.value, nil
-	}
-	v, ok := l.values[key]
 	switch {
-	case ok && !errors.Is(l.err, ErrLoadExited):
-		return v, nil
-	case l.err == nil:
-		return v, ErrNotFound
+	case l.g.many != nil:
+		return origin.Of(l.values, l.err, key, ErrNotFound)
+	case l.err != nil:
+		return v, l.err // no caller sees a value beside an error
 	}
-	return *new(V), origin.ErrorOf(l.err, key, ErrNotFound)
+	return l.value, nil
 }
 
 // answer gives each read the Loader's answer, which has come at some time.

@@ -130,9 +130,7 @@ func (r *read[K, V]) loadFailed(err error) {
 		begun := r.outcome.ended - int64(r.outcome.took)
 		r.c.flights.WithRight(r.f, func(right bool) { r.c.near.Failed(r.f.Key, err, r.call.own, begun, right) })
 	}
-	if r.serveCandidate(err) && !r.call.refresh {
-		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
-	}
+	r.serveCandidate(err)
 }
 
 // keepValue makes v an entry for L1, or writes to s how to store it in L2 before that.

@@ -18,23 +18,27 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from
 		c.counts.turnedAway.Add(1)
 		return v, ErrNoLoader
 	}
-	if n := c.o.Limits.MaxWaiters; n > 0 {
-		defer c.waiting.Add(-1)
-		if c.waiting.Add(1) > int64(n) {
-			c.counts.overloaded.Add(1)
-			c.counts.turnedAway.Add(1)
-			return v, ErrOverloaded
-		}
-	}
 	o.skipRead = true
+	defer c.waiting.Leave()
 	var r flight.Result[V]
-	if err := c.fly(ctx, key, flight.Reload, load, &o, &r); err != nil {
+	if err := reloadInto(ctx, c, key, load, &o, c.waiting.Enter(), &r); err != nil {
 		return v, err
 	}
-	if r.Instead != nil { // a stale value is for callers that joined
-		return v, c.wrap(key, r.Instead)
-	}
 	return c.answer(key, &r)
+}
+
+// reloadInto is reload for a caller that has room, or is one too many. It writes the result to r.
+func reloadInto[K comparable, V any](ctx context.Context, c *Cache[K, V], key K, load Loader[K, V], o *call, room bool, r *flight.Result[V]) error {
+	if !room {
+		c.counts.overloaded.Add(1)
+		c.counts.turnedAway.Add(1)
+		return ErrOverloaded
+	}
+	err := c.fly(ctx, key, flight.Reload, load, o, r)
+	if r.Instead != nil { // a stale value is for callers that joined
+		*r = flight.Result[V]{Err: r.Instead}
+	}
+	return err
 }
 
 // prepareReload leaves the look-up in L2 to the question for the lease: the answer

@@ -193,7 +193,7 @@ type LoadStats struct {
 	// is apart from them. Values of basic types, arrays and structs of these, slices of bytes,
 	// and types with a method Equal are compared themselves, others by their encoded bytes: with
 	// an L2 as far as it had the value before; without one, if there is a Remote.Codec, one load
-	// in 16, which counts as 16.
+	// in 16, which counts as 16. If a codec writes maps in any order, as gob does, equal ones count as changed.
 	Changed, Unchanged uint64
 	// Running is the number of loads that run now. A load of several keys counts as one
 	// for each.

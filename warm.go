@@ -116,7 +116,7 @@ func (w *warming[K, V]) LookUp(ctx context.Context, keys []K, so *transfer.Warme
 	m := many[K, V]{c: c, ctx: ctx, loadless: true, found: make(map[K]V, len(keys))}
 	if c.l2.HasTier() {
 		c.counts.warmed.Add(uint64(len(keys)))
-		m.flyOnce(ctx, nil, keys)
+		m.fly(ctx, keys)
 	}
 	so.Found += len(m.found)
 	if !w.loads {

@@ -28,6 +28,19 @@ func ErrorOf[K comparable](err error, key K, absent error) error {
 	return err
 }
 
+// Of returns what a loader of several keys says about one of them: it has returned values and err. An error
+// beside values applies to the keys without a value. absent is the error of a key without a value or an error.
+func Of[K comparable, V any](values map[K]V, err error, key K, absent error) (V, error) {
+	v, ok := values[key]
+	switch {
+	case ok:
+		return v, nil
+	case err == nil:
+		return v, absent
+	}
+	return v, ErrorOf(err, key, absent)
+}
+
 // Each loads keys one after the other, and returns the values and an EachFailed of the keys that have failed. absent
 // reports whether an error says that the origin has no such key. panicked is the error of a panic.
 func Each[K comparable, V any](ctx context.Context, keys []K, load func(K) (V, error), absent func(error) bool, panicked func(any) error) (map[K]V, error) {

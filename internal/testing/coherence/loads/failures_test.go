@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -363,4 +364,13 @@ func TestFailureOfALoadFromBeforeAnInvalidateIsRemembered(t *testing.T) {
 			t.Errorf("%d, %v; want the failure", v, err)
 		}
 	})
+}
+
+func TestErrorOfASkipReadInABatchNamesTheCacheOnce(t *testing.T) {
+	c := lab.NewCache[string, int64](t)
+	_, err := c.GetMany(t.Context(), []string{"k"}, lab.EachOf(lab.DownLoad), strata.SkipRead())
+	partial, ok := errors.AsType[*strata.PartialError[string]](err)
+	if !ok || !errors.Is(partial.Failed["k"], lab.ErrDown) || strings.Count(partial.Failed["k"].Error(), "test") != 1 {
+		t.Errorf("%v", err)
+	}
 }

@@ -429,3 +429,28 @@ func TestOneSuccessEndsTheRation(t *testing.T) {
 		}
 	})
 }
+
+func TestBatchOfSkipReadsIsOneWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, limits(strata.Limits{MaxWaiters: 2}))
+		o := &lab.Origin{Takes: time.Second}
+		keys := []string{"a", "b", "c", "d"}
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if found, err := c.GetMany(t.Context(), keys, lab.EachOf(o.Load), strata.SkipRead()); len(found) != len(keys) || err != nil {
+					t.Errorf("%v, %v", found, err)
+				}
+			})
+		}
+		synctest.Wait()
+		_, err := c.GetMany(t.Context(), keys, lab.EachOf(o.Load), strata.SkipRead())
+		if partial, ok := errors.AsType[*strata.PartialError[string]](err); !ok || len(partial.Failed) != 4 || !errors.Is(partial.Failed["a"], strata.ErrOverloaded) {
+			t.Errorf("a third batch: %v", err)
+		}
+		all.Wait()
+		if st := c.Stats(); st.Overloaded != 4 || st.TurnedAway != 4 {
+			t.Errorf("%d keys overloaded, %d turned away; want 4", st.Overloaded, st.TurnedAway)
+		}
+	})
+}

@@ -304,3 +304,42 @@ func TestExtraKeysOfABatchHaveTheSettingsOfTheLoader(t *testing.T) {
 		})
 	}
 }
+
+// TestValueBesideAnErrorCountsHoweverItsKeyIsLoaded has a loader that knows a, and nothing of other keys.
+func TestValueBesideAnErrorCountsHoweverItsKeyIsLoaded(t *testing.T) {
+	partly := func(context.Context, []string) (map[string]int64, error) {
+		return map[string]int64{"a": 1}, lab.ErrDown
+	}
+	for name, get := range map[string]func(t *testing.T) (map[string]int64, error){
+		"alone": func(t *testing.T) (map[string]int64, error) {
+			return lab.NewCache[string, int64](t).GetMany(t.Context(), []string{"a"}, partly)
+		},
+		"with others": func(t *testing.T) (map[string]int64, error) {
+			return lab.NewCache[string, int64](t).GetMany(t.Context(), []string{"a", "b"}, partly)
+		},
+		"SkipRead": func(t *testing.T) (map[string]int64, error) {
+			return lab.NewCache[string, int64](t).GetMany(t.Context(), []string{"a", "b"}, partly, strata.SkipRead())
+		},
+		"GetOrLoad": func(t *testing.T) (map[string]int64, error) {
+			c := lab.NewCache(t, func(o *strata.Options[string, int64]) { o.ManyLoader = partly })
+			v, err := c.GetOrLoad(t.Context(), "a", nil)
+			return map[string]int64{"a": v}, err
+		},
+		"beside another instance": func(t *testing.T) (map[string]int64, error) {
+			s := lab.NewShared()
+			a, b := lab.Instance[string, int64](t, s), lab.Instance[string, int64](t, s)
+			go a.GetOrLoad(t.Context(), "a", func(context.Context, string) (int64, error) { time.Sleep(time.Second); return 0, lab.ErrDown })
+			synctest.Wait()
+			return b.GetMany(t.Context(), []string{"a", "b"}, partly)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, err := get(t)
+				if partial, ok := errors.AsType[*strata.PartialError[string]](err); all["a"] != 1 || err != nil && !ok || ok && (partial.Failed["a"] != nil || !errors.Is(partial.Failed["b"], lab.ErrDown)) {
+					t.Errorf("%v, %v; want the value of a", all, err)
+				}
+			})
+		})
+	}
+}

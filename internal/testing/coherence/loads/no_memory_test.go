@@ -108,3 +108,50 @@ func TestNoMemoryLoadThatFindsItsValueNotModifiedDropsTheEntryOfL1(t *testing.T)
 		}
 	})
 }
+
+func TestReadPastL1IsAUseOfTheEntry(t *testing.T) {
+	lab.Plain(t, "it has no IdleTTL")
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.Instance(t, lab.NewShared(), func(o *strata.Options[string, int64]) { o.IdleTTL, o.TTL = 10*time.Second, time.Hour })
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		for range 10 {
+			time.Sleep(5 * time.Second)
+			lab.WantFound(t, c, 1, strata.NoMemory())
+		}
+		if !c.Explain(t.Context(), "k").L1.Present {
+			t.Error("the entry of a key that is read is gone")
+		}
+		time.Sleep(10 * time.Second)
+		if c.Explain(t.Context(), "k").L1.Present {
+			t.Error("the entry of a key that is not read is there")
+		}
+	})
+}
+
+func TestNoMemoryCallerBesideASkipReadTakesNoSuspectOfL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		w, ear := lab.NewWire(s), s.Bus.Connect()
+		a, c := lab.Instance[string, int64](t, s), lab.Instance(t, s, w.Use, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		ear.Cut()
+		lab.Must(t, a.Invalidate(t.Context(), "k"))
+		ear.Join()
+		synctest.Wait()
+		if !c.Explain(t.Context(), "k").L1.Suspect {
+			t.Fatal("the scenario shows nothing")
+		}
+		o := &lab.Origin{Takes: 10 * time.Second}
+		o.Value.Store(2)
+		go c.GetOrLoad(t.Context(), "k", o.Load, strata.SkipRead())
+		synctest.Wait()
+		w.Slows("Get", 0, time.Second)
+		go c.GetOrLoad(t.Context(), "k", o.Load)
+		synctest.Wait()
+		var info strata.Info
+		if v, err := c.GetOrLoad(t.Context(), "k", o.Load, strata.NoMemory(), strata.ReadInfo(&info)); v != 2 || err != nil {
+			t.Errorf("%d, %v, %+v; want 2 of the origin", v, err, info)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}

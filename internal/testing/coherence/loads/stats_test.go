@@ -3,6 +3,7 @@ package loads_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,4 +173,112 @@ func TestEvictionAgeIsTheTimeSinceTheStore(t *testing.T) {
 			t.Errorf("bounds are %d and %d", st.MaxEntries, st.MaxWeight)
 		}
 	})
+}
+
+// wantSums checks the sums of Stats while no call is running.
+func wantSums(t *testing.T, c *strata.Cache[string, int64]) {
+	t.Helper()
+	st := c.Stats()
+	if st.Reads != st.L1.Hits+st.L1.Misses {
+		t.Errorf("%d reads, %d hits and %d misses", st.Reads, st.L1.Hits, st.L1.Misses)
+	}
+	if begun, parts := st.L1.Misses+st.Refreshes+st.Warmed, st.Flights+st.Joins+st.TurnedAway+st.Remembered; begun != parts {
+		t.Errorf("%d misses, refreshes and warmed keys have %d parts: %+v", begun, parts, st)
+	}
+	if ends := st.Rechecked + st.L2.Hits + st.Absent + st.Abandoned + st.Throttled + st.Loads.Total(); st.Flights != ends {
+		t.Errorf("%d flights have %d ends: %+v", st.Flights, ends, st)
+	}
+}
+
+func TestSumsHoldForAReaderBesideASkipReadWithAStaleValueInL2(t *testing.T) {
+	for name, batch := range map[string]bool{"alone": false, "in a batch": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				lab.Must(t, lab.Instance[string, int64](t, s).Set(t.Context(), "k", 1))
+				time.Sleep(2 * time.Minute)
+				c := lab.Instance[string, int64](t, s)
+				o := &lab.Origin{Takes: time.Second}
+				go c.GetOrLoad(t.Context(), "k", o.Load, strata.SkipRead())
+				synctest.Wait()
+				if batch {
+					_, err := c.GetMany(t.Context(), []string{"k", "l"}, lab.EachOf(o.Load))
+					lab.Must(t, err)
+				} else {
+					lab.MustGet(t, c, "k", o.Load)
+				}
+				synctest.Wait()
+				wantSums(t, c)
+			})
+		})
+	}
+}
+
+func TestSumsHoldForAWarmThatADropOfATagOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewTagged(t)
+		lab.Must(t, lab.Instance[string, int64](t, s).Set(t.Context(), "k", 1, strata.WithTags("x")))
+		w := lab.NewWire(s)
+		c := lab.Instance(t, s, w.Use)
+		w.Slows("Tags", 0, 50*time.Millisecond)
+		go c.Get(t.Context(), "k")
+		synctest.Wait()
+		lab.Must(t, c.InvalidateTags(t.Context(), "x"))
+		if so, err := c.Warm(t.Context(), slices.Values([]string{"k"}), strata.WarmOptions{}); so.Found != 0 || err != nil {
+			t.Errorf("%+v, %v", so, err)
+		}
+		synctest.Wait()
+		wantSums(t, c)
+	})
+}
+
+// TestEachCallerWithAStaleValueIsCounted has five callers share a flight.
+func TestEachCallerWithAStaleValueIsCounted(t *testing.T) {
+	slowDown := func(context.Context, string) (int64, error) { time.Sleep(time.Second); return 0, lab.ErrDown } // in a bubble
+	for name, batch := range map[string]bool{"alone": false, "in a batch": true} {
+		for of, revalidates := range map[string]bool{"on error": false, "while it is refreshed": true} {
+			t.Run(of+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := lab.NewShared()
+					lab.Must(t, lab.Instance[string, int64](t, s, lab.Windows(time.Hour, time.Hour)).Set(t.Context(), "k", 1))
+					time.Sleep(2 * time.Minute)
+					w := lab.NewWire(s)
+					var told atomic.Int64
+					c := lab.Instance(t, s, w.Use, func(o *strata.Options[string, int64]) {
+						if o.Stale.WhileRevalidate = -1; revalidates {
+							o.Stale.WhileRevalidate = time.Hour
+						}
+						o.Hooks = &strata.Hooks{Stale: func(strata.Event) { told.Add(1) }}
+					})
+					w.Slows("Get", 50*time.Millisecond, 0)
+					var all sync.WaitGroup
+					for range 5 {
+						all.Go(func() {
+							get := func() (int64, error) { return c.GetOrLoad(t.Context(), "k", slowDown) }
+							if batch {
+								get = func() (int64, error) {
+									found, err := c.GetMany(t.Context(), []string{"k"}, lab.EachOf(slowDown))
+									return found["k"], err
+								}
+							}
+							if v, err := get(); v != 1 || err != nil {
+								t.Errorf("%d, %v; want the stale value", v, err)
+							}
+						})
+					}
+					all.Wait()
+					time.Sleep(2 * time.Second)
+					st := c.Stats()
+					onError, revalidating := uint64(5), uint64(0)
+					if revalidates {
+						onError, revalidating = revalidating, onError
+					}
+					if st.StaleOnError != onError || st.StaleRevalidating != revalidating || told.Load() != 5 {
+						t.Errorf("%d callers on error and %d while it is refreshed are counted, %d told; want 5", st.StaleOnError, st.StaleRevalidating, told.Load())
+					}
+					wantSums(t, c)
+				})
+			})
+		}
+	}
 }
