@@ -46,7 +46,7 @@ func made(t *testing.T, o memory.Options[int, int]) *memory.Cache[int, int] {
 	return c
 }
 
-// A cache hits what a cache made with its present bound hits.
+// A cache has as many hits as one made with its present bound.
 func TestCacheWithALoweredBoundHitsWhatOneMadeWithItHits(t *testing.T) {
 	const n = 20_000
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
@@ -74,7 +74,7 @@ func TestCacheBoundedByWeightHitsWhatOneBoundedByEntriesHits(t *testing.T) {
 	}
 }
 
-// A generous bound of the weight beside one of the number changes nothing about what is kept.
+// A generous bound of the weight beside one of the number costs no hits.
 func TestCacheWithTwoBoundsHitsWhatOneWithTheNarrowerBoundHits(t *testing.T) {
 	const n = 20_000
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {

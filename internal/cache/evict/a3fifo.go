@@ -62,8 +62,8 @@ type a3fifo struct {
 	share, room int64
 	small, main list
 	// part is the share of the capacity beyond which the small queue makes room. It is no size: the
-	// capacity of a cache with room is its bound, which may be a thousand times what the cache
-	// holds when another bound makes it full.
+	// capacity of a cache with room is its bound, which may be a thousand times as large as the
+	// contents when another bound makes it full.
 	part  float64
 	clock uint64
 	// mainClock is the sum of the sizes that main has evicted.
@@ -121,8 +121,8 @@ func (p *a3fifo) total() int64 { return p.small.size + p.main.size }
 
 // capacity is the size for which the shard has room. In a full cache it is the size of its entries:
 // shards differ, and the bound may be of another kind. It is no more than the last evictions have
-// left: a guard evicts many at once, and main must not take what comes between two such cuts without
-// a trial. A cache that was full a moment ago has the room that it had then, or its share.
+// left: a guard evicts many at once, and between two such cuts main must not take keys without a
+// trial. A cache that was full a moment ago has the room that it had then, or its share.
 func (p *a3fifo) capacity() int64 {
 	switch {
 	case p.full && p.room > 0:
