@@ -160,6 +160,16 @@ func checkManyAreExclusive(v *view) {
 			v.Errorf("%d of %d concurrent callers were granted the lease of %s; want 1", granted[key], len(asked), key)
 		}
 	}
+	// All may have asked before the first lease was lost.
+	late, err := v.askMany(v.ctx, keys, long)
+	if err != nil {
+		v.Fatalf("a caller after the others: %v", err)
+	}
+	for i, a := range late {
+		if a.Lease.Grant != remote.Busy {
+			v.Errorf("a caller after the others got %+v for %s; want Busy", a.Lease, keys[i])
+		}
+	}
 }
 
 // checkManyAreVoided: leases that came together are lost one by one.

@@ -95,6 +95,10 @@ func checkRefreshIsExclusive(v *view) {
 	if granted != 1 {
 		v.Errorf("%d of %d concurrent callers were granted the lease; want 1", granted, callers)
 	}
+	// All may have asked before the first lease was lost.
+	if _, late := v.refresh("k", id, long); late.Grant != remote.Busy {
+		v.Errorf("a caller after the others got %+v; want Busy", late)
+	}
 }
 
 // checkRefreshOfAnother: a value with another ID, or none, is not replaced

@@ -50,6 +50,10 @@ func checkLeaseIsExclusive(v *view) {
 	if len(granted) != 1 {
 		v.Fatalf("%d of %d concurrent callers were granted the lease; want 1", len(granted), callers)
 	}
+	// All may have asked before the first lease was lost.
+	if _, late := v.acquire("k", long); late.Grant != remote.Busy {
+		v.Errorf("a caller after the others got %+v; want Busy", late)
+	}
 	v.granted("another", long)
 	v.stores("k", "value", granted[0])
 }
