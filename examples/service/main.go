@@ -56,7 +56,7 @@ func run(ctx context.Context, addr, redisURL string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", addr)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return errors.Join(err, users.Close(ctx))
 	}
