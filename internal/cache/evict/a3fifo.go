@@ -136,7 +136,10 @@ func (p *a3fifo) capacity() int64 {
 }
 
 // mainTarget is the size that main is filled to.
-func (p *a3fifo) mainTarget() int64 { return p.capacity() - p.target() }
+func (p *a3fifo) mainTarget() int64 {
+	c := p.capacity()
+	return c - p.targetOf(c)
+}
 
 // mean is the mean size of an entry, at least one.
 func (p *a3fifo) mean() int64 {
@@ -144,8 +147,10 @@ func (p *a3fifo) mean() int64 {
 }
 
 // target is the size beyond which the small queue makes room.
-func (p *a3fifo) target() int64 {
-	return max(1, int64(p.part*float64(p.capacity())+0.5))
+func (p *a3fifo) target() int64 { return p.targetOf(p.capacity()) }
+
+func (p *a3fifo) targetOf(capacity int64) int64 {
+	return max(1, int64(p.part*float64(capacity)+0.5))
 }
 
 // setTarget sets the target of the small queue, within its bounds.
