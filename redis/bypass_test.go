@@ -50,8 +50,8 @@ func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
 	})
 }
 
-// TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack: the read for which it is opened has left before it is open.
-func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
+// behindAPause runs f, in a bubble, when a SET waits at the server for 400 ms, and the dial of a second connection takes 300 ms.
+func behindAPause(t *testing.T, f func(t *testing.T, c *redis.Client, wg *sync.WaitGroup)) {
 	var pause, slow atomic.Bool
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.MaxConns, o.MaxLifetime = 2, time.Hour
@@ -75,6 +75,13 @@ func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { mustSet(t, c, "k", "v") })
 		synctest.Wait()
+		f(t, c, &wg)
+	})
+}
+
+// TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack: the read for which it is opened has left before it is open.
+func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
+	behindAPause(t, func(t *testing.T, c *redis.Client, wg *sync.WaitGroup) {
 		if v, err := get(kit.Within(t, 300*time.Millisecond), c, "k"); err == nil {
 			t.Fatalf("a read behind a pause has %q", v)
 		}
@@ -90,29 +97,7 @@ func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
 // TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger: the first connection answers while the
 // second one is still being opened, and reads go on all the time.
 func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) {
-	var pause, slow atomic.Bool
-	change := func(s *fakeredis.Server, o *redis.Options) {
-		o.MaxConns, o.MaxLifetime = 2, time.Hour
-		s.Gate = func(_ *fakeredis.Session, name string, _ [][]byte) bool {
-			if name == "SET" && pause.CompareAndSwap(true, false) {
-				time.Sleep(400 * time.Millisecond)
-			}
-			return false
-		}
-		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if slow.Load() {
-				time.Sleep(300 * time.Millisecond)
-			}
-			return s.Dial(ctx, network, addr)
-		}
-	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
-		mustSet(t, c, "k", "v")
-		pause.Store(true)
-		slow.Store(true)
-		var wg sync.WaitGroup
-		wg.Go(func() { mustSet(t, c, "k", "v") })
-		synctest.Wait()
+	behindAPause(t, func(t *testing.T, c *redis.Client, wg *sync.WaitGroup) {
 		wg.Go(func() { // at 250 ms it is sent over another connection, which is open at 550 ms
 			if v, err := get(t.Context(), c, "k"); err != nil || v != "v" {
 				t.Error(v, err)
@@ -246,7 +231,7 @@ func TestSilenceOfTheOnlyConnectionEndsWithOneCall(t *testing.T) {
 }
 
 // TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies: the server holds writes back, and again and
-// again the newest connection dies without a word: the one of the reads, or that of the next write.
+// again the newest connection dies without a word: the connection of the reads, or the connection of the next write.
 func TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies(t *testing.T) {
 	for _, most := range []int{2, 3, 16} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

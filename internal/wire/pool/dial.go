@@ -75,8 +75,11 @@ func (p *Pool[C]) startDials(now time.Time) {
 // held.
 func (p *Pool[C]) handIdle() {
 	for p.waiters.Len() > 0 && len(p.idle) > 0 {
-		cn := p.idle[len(p.idle)-1]
-		p.idle = p.idle[:len(p.idle)-1]
+		var none C
+		last := len(p.idle) - 1
+		cn := p.idle[last]
+		p.idle[last] = none
+		p.idle = p.idle[:last]
 		p.hand(cn)
 	}
 }

@@ -172,7 +172,7 @@ func TestLoaderMaySpeakFromItsOwnGoroutines(t *testing.T) {
 	})
 }
 
-func TestLoaderOfOneKeySpeaksOfItInABatchToo(t *testing.T) {
+func TestLoadingKeyCountsInALoaderOfOneKeyInABatch(t *testing.T) {
 	for name, says := range map[string]func(ctx context.Context, k string) *strata.Load{
 		"Loading":    func(ctx context.Context, _ string) *strata.Load { return strata.Loading(ctx) },
 		"LoadingKey": func(ctx context.Context, k string) *strata.Load { return strata.LoadingKey(ctx, k) },
