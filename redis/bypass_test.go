@@ -86,7 +86,7 @@ func TestSecondSharedConnectionThatNoCallWaitsForIsGivenBack(t *testing.T) {
 			t.Fatalf("a read behind a pause has %q", v)
 		}
 		wg.Wait()
-		time.Sleep(time.Second) // the second connection is open by now
+		time.Sleep(time.Second) // the second connection is open by now (in the bubble)
 		err := c.MGet(kit.Within(t, time.Minute), []string{"k"}, func(int, []byte, bool) error { return nil })
 		if err != nil {
 			t.Errorf("MGET: %v; %+v", err, c.Stats())
@@ -103,12 +103,12 @@ func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) 
 				t.Error(v, err)
 			}
 		})
-		time.Sleep(450 * time.Millisecond) // the first connection has answered
+		time.Sleep(450 * time.Millisecond) // the first connection has answered (in the bubble)
 		for range 20 {
 			if v, err := get(t.Context(), c, "k"); err != nil || v != "v" {
 				t.Error(v, err)
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // in the bubble
 		}
 		wg.Wait()
 		for range 5 {

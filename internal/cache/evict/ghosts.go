@@ -101,3 +101,51 @@ func (g *ghosts) take(hash uint32, small, main uint64) (x ghost, ok bool) {
 	}
 	return ghost{}, false
 }
+
+// brake holds promotions back while their entries leave main without a hit and main's
+// victims come back. Sweeps back and forth over more keys than fit do that.
+//
+// Its shares are moving means of events in main. The zero brake holds nothing back.
+type brake struct {
+	losses  float32 // share of trials without a hit
+	returns float32 // share of main's victims that came back within one length of main
+	// gone is the share of main's victims that did not, over a longer time. While nearly all are
+	// gone for good, as when the keys in use change, the room of main is worth less than each key
+	// that a longer small queue would have kept. A step to the next length is not enough: keys that
+	// are all read again after the same long time are found by none of the shorter queues.
+	gone float64
+}
+
+// weight is the weight of one event in a mean over the last thirty-second of main's
+// length, or over the last 32 events if these are more.
+func (b *brake) weight(n int) float32 { return 1 / max(32, float32(n)/32) }
+
+// long is the weight of one event in a mean over a quarter of main's length, or over the last 64
+// events if these are more. A shorter mean ends before a victim can have come back.
+func (b *brake) long(n int) float64 { return 1 / max(64, float64(n)/4) }
+
+// out notes that main, which has n entries, evicts one.
+func (b *brake) out(n int) {
+	b.returns -= b.returns * b.weight(n)
+	b.gone += (1 - b.gone) * b.long(n)
+}
+
+// back notes that a key comes back which main, of n entries, has evicted.
+func (b *brake) back(n int) {
+	b.returns += b.weight(n)
+	b.gone -= b.long(n)
+}
+
+// judge ends a trial.
+func (b *brake) judge(hit bool, n int) {
+	loss := float32(1)
+	if hit {
+		loss = 0
+	}
+	b.losses += (loss - b.losses) * b.weight(n)
+}
+
+// holds reports whether a promotion at a time is held back.
+func (b *brake) holds(hash uint32, clock uint64) bool {
+	return b.losses > 1-losing && b.returns >= missed && (hash^uint32(clock))*0x9e3779b1%passing != 0
+}
