@@ -29,13 +29,13 @@ func TestResizedStoreHoldsWhatItsBudgetHolds(t *testing.T) {
 	for _, x := range []struct {
 		processors int
 		from, to   int64
-		part       int // of a new store, in percent
+		part       int // of a new store, in percent: 5 to 10 less than the least of 150 runs, which differ by the hashes of keys
 	}{
-		{1, 64 << 20, 8 << 20, 95},
-		{1, 64 << 20, 2 << 20, 90},
-		{1, 64 << 20, 1 << 20, 80},
-		{16, 1 << 30, 16 << 20, 85},
-		{1, MinBudget, 8 << 20, 95},
+		{1, 64 << 20, 8 << 20, 90},
+		{1, 64 << 20, 2 << 20, 85},
+		{1, 64 << 20, 1 << 20, 70},
+		{16, 1 << 30, 16 << 20, 80},
+		{1, MinBudget, 8 << 20, 90},
 		{2, 1 << 20, 8 << 20, 95},
 	} {
 		for _, size := range []int{100, 1100} {
