@@ -12,20 +12,17 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/guard"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/ledger"
-	"github.com/strata-cache/strata/internal/cache/lifetime"
 	"github.com/strata-cache/strata/internal/cache/limit"
-	"github.com/strata-cache/strata/internal/cache/link"
 	"github.com/strata-cache/strata/internal/cache/origin"
-	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/internal/snapshot/drops"
 )
@@ -42,13 +39,13 @@ type Cache[K comparable, V any] struct {
 	near     local.Store[K, V] // L1, with the entries about keys without a value
 	compared *origin.Changes[V]
 	encoding codec.Codec[V] // the codec of L2, or the codec that an L2 would have
-	names    keyname.Names[K]
+	names    envelope.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
 	drops    *drops.Log       // of a cache without a bus; nil with one
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
-	slabs    slab.Slabs[read[K, V]] // for batches
+	slabs    flight.Slabs[read[K, V]] // for batches
 	hot      observe.HotKeys[K]
 	o        Options[K, V]
 }
@@ -60,7 +57,7 @@ type core struct {
 	settings   *settings
 	now        func() int64 // of L1's clock
 	l2         *l2.Store
-	link       *link.Link // nil without a bus
+	link       *ledger.Link // nil without a bus
 
 	loading
 	background *limit.Background // of refreshes
@@ -98,9 +95,9 @@ type ending struct {
 // loading is the state that the loads of a cache share.
 type loading struct {
 	loads     *limit.Loads
-	deadlines *lifetime.Deadlines // of HardTimeout; nil without
-	leaders   sync.Pool           // of *leader[K, V]
-	boxes     slab.Slabs[sealed]  // for batches
+	deadlines *limit.Deadlines     // of HardTimeout; nil without
+	leaders   sync.Pool            // of *leader[K, V]
+	boxes     flight.Slabs[sealed] // for batches
 	origin    *origin.Origin
 	births    expiry.Births // of their values
 	texts     bool          // keys are strings
@@ -138,7 +135,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		engine.MaxEntries, engine.MaxWeight = 1, 0
 	}
 	c.memory = l1.New(engine)
-	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
+	c.texts, c.names = envelope.IsString[K](), o.Remote.names()
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
@@ -197,7 +194,7 @@ func (c *core) start(now func() int64, f form) {
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
 	c.waiting.Most = s.Limits.MaxWaiters
 	c.loads = limit.NewLoads(s.Limits.MaxLoads, s.Limits.HardTimeout)
-	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
+	c.deadlines = limit.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
 	c.origin = origin.New(origin.Options{
 		Name: s.Name, ShowKeys: s.ShowKeys, Logger: s.Logger, Within: s.Limits.HardTimeout, Deadlines: c.deadlines,
 	})

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/strata-cache/strata/internal/cache/envelope"
-	"github.com/strata-cache/strata/internal/cache/link"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
@@ -19,7 +19,7 @@ func (c *Cache[K, V]) startLink() {
 		c.probes.Go(c.keepHot)
 	}
 	c.asker.Explain, c.asker.Usable = c.explainHere, func(name string) bool { return !c.tooLong(len(name)) }
-	c.startCore(link.Options{
+	c.startCore(ledger.Options{
 		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.heardAll,
 		Hits: func() uint64 { return c.near.Values.Stats().Hits },
 		Seen: c.asker.Seen, Joined: c.asker.Announce,
@@ -27,7 +27,7 @@ func (c *Cache[K, V]) startLink() {
 }
 
 // startCore is startLink with the options of the link that depend on types.
-func (c *core) startCore(o link.Options) {
+func (c *core) startCore(o ledger.Options) {
 	if c.l2.HasTier() {
 		c.probes.Go(func() { c.l2.Probe(c.open) })
 	}
@@ -44,13 +44,13 @@ func (c *core) startCore(o link.Options) {
 	o.Name, o.Space, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Space(), c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
 	o.Confirms, o.Mine, o.Now, o.Patience, o.Timeout = c.l2.HasTier(), c.l2.Mine, c.now, UnconfirmedTTL, s.Remote.Timeout
 	if s.Remote.Strict {
-		o.Strict, o.Patience = true, link.SilentAfter
+		o.Strict, o.Patience = true, ledger.SilentAfter
 	}
 	if c.l2.HasPositions() {
 		o.Position, o.Changes = c.l2.Position, c.l2.Changes()
 	}
 	o.Recheck = c.l2.Recheck
-	c.link = link.Start(o)
+	c.link = ledger.Start(o)
 }
 
 // publish sends a message, other than one about a drop, to all instances. It may be lost.
@@ -60,7 +60,7 @@ func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
 	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.l2.Space(), Kind: k, From: c.l2.Instance(), Key: key}})
 }
 
-// stopLink ends the work that startLink has begun, after the end of c.open; see link.Link.Stop.
+// stopLink ends the work that startLink has begun, after the end of c.open; see ledger.Link.Stop.
 func (c *core) stopLink(ctx context.Context) (err error) {
 	if c.link != nil {
 		if c.link.Connected() { // else this would wait for an absent bus

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
 )
@@ -263,7 +263,7 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 	}
 	failed := make(map[K]error)
 	fit := make([]K, 0, len(keys))
-	for _, k := range keyname.Distinct(keys) {
+	for _, k := range envelope.Distinct(keys) {
 		err := c.checkKey(k)
 		if err == nil && c.l2.Used() {
 			_, err = c.nameOf(k)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/observe"
-	"github.com/strata-cache/strata/internal/snapshot/exchange"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -17,7 +16,7 @@ type Inside transfer.Parts
 
 // Inside returns the cache without its types of keys and values.
 func (c *Cache[K, V]) Inside() Inside {
-	return Inside(transfer.NewParts(view[K, V]{c}, exchange.New(c.exchanged())))
+	return Inside(transfer.NewParts(view[K, V]{c}, transfer.New(c.exchanged())))
 }
 
 // view is a cache as the page of package admin sees it; see observe.Panel for its methods.
@@ -123,8 +122,8 @@ func (p view[K, V]) Settings() []observe.Setting {
 }
 
 // exchanged is the cache for package snapshot.
-func (c *Cache[K, V]) exchanged() *exchange.Cache[K, V] {
-	return &exchange.Cache[K, V]{Store: &c.near, Config: exchange.Config[K, V]{
+func (c *Cache[K, V]) exchanged() *transfer.Cache[K, V] {
+	return &transfer.Cache[K, V]{Store: &c.near, Config: transfer.Config[K, V]{
 		Title: c.o.Name, Logger: c.o.Logger, Flights: c.flights, Drops: c.drops, Encoding: c.encoding, L2: c.l2, Link: c.link, Dropping: &c.dropping,
 		Name: c.nameOf, Parse: c.parseKey, Named: c.names.Of != nil && c.names.Parse != nil, TooLong: c.tooLong,
 		Weigh: c.weigh, Weighs: c.o.Memory.Weigh != nil, Mark: c.mark, Kept: c.kept, Contain: c.contain, Panicked: errCodecPanicked, NotFound: ErrNotFound,

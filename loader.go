@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // Loader gets the value of a key from the origin.
@@ -182,9 +182,9 @@ func (l *loadValues) value(key any) (v any, ok bool) {
 
 // loadContext is the context of a Loader.
 type loadContext struct {
-	lifetime.Bound
+	limit.Bound
 	loadValues
-	flight lifetime.Scope // of a single read: the context of the flight
+	flight limit.Scope // of a single read: the context of the flight
 }
 
 // Value returns a value of the load, or of the caller.

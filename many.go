@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/origin"
 )
 
@@ -24,7 +24,7 @@ import (
 // itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	found, plainly := make(map[K]V, len(keys)), !c.o.ContextControls && !c.o.Memory.Encoded && (len(opts) == 0 || c.sparesHits(opts))
-	keys, e, now := look(c, plainly, found, keyname.Distinct(keys))
+	keys, e, now := look(c, plainly, found, envelope.Distinct(keys))
 	if plainly && len(keys) == 0 {
 		return found, nil
 	}

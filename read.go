@@ -24,9 +24,7 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
-	"github.com/strata-cache/strata/internal/cache/lifetime"
 	"github.com/strata-cache/strata/internal/cache/limit"
-	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -171,7 +169,7 @@ func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
 
 // Scope returns the context of the flight, which is one piece of memory with the context of
 // the Loader.
-func (l *leader[K, V]) Scope() *lifetime.Scope {
+func (l *leader[K, V]) Scope() *limit.Scope {
 	l.reads.within = new(loadContext)
 	return &l.reads.within.flight
 }
@@ -268,7 +266,7 @@ func (g *reads[K, V]) finish() {
 
 // unsettled returns the reads without an outcome.
 func (g *reads[K, V]) unsettled() []*read[K, V] {
-	return slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
+	return flight.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
 }
 
 // anyUnsettled calls settle for each unsettled read, and reports whether any is
@@ -283,7 +281,7 @@ func (g *reads[K, V]) anyUnsettled(settle func(*read[K, V]) bool) (some bool) {
 }
 
 // scope is the context of the flight, or of the batch, that the reads belong to.
-func (g *reads[K, V]) scope() *lifetime.Scope {
+func (g *reads[K, V]) scope() *limit.Scope {
 	if g.batch != nil {
 		return g.batch.Context()
 	}
@@ -438,7 +436,7 @@ func sessions[K comparable, V any](rs []*read[K, V]) l2.Sessions {
 // serving returns the reads of rs for which L2 is not down. The others are served their
 // suspects.
 func serving[K comparable, V any](rs []*read[K, V]) []*read[K, V] {
-	return slab.Where(rs, func(r *read[K, V]) bool {
+	return flight.Where(rs, func(r *read[K, V]) bool {
 		if r.l2.Down {
 			r.outcome.settled = r.serveSuspect()
 		}

@@ -10,7 +10,6 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/remote"
 )
@@ -18,8 +17,8 @@ import (
 // landRest lands the remaining reads, and returns them. The reads without a result get an
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
-	landed = slab.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
-	slab.Each(landed, func(r *read[K, V]) {
+	landed = flight.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
+	flight.Each(landed, func(r *read[K, V]) {
 		switch o := &r.outcome; {
 		case o.settled:
 		case p != nil:

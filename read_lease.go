@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -42,13 +41,13 @@ func (g *reads[K, V]) takeLeases() {
 	if !s.HasTier() {
 		return
 	}
-	open := slab.Where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
+	open := flight.Where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
 	if len(open) > 1 {
 		s.MayStoreAll(sessions(open))
 	} else if len(open) == 1 {
 		open[0].l2.MayStore(s)
 	}
-	ask := slab.Where(open, func(r *read[K, V]) bool {
+	ask := flight.Where(open, func(r *read[K, V]) bool {
 		if r.l2.NoStore {
 			r.safely(func(r *read[K, V]) bool { return r.skippedGet && r.get() })
 		}

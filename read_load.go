@@ -13,8 +13,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/origin"
 	"github.com/strata-cache/strata/remote"
 )
@@ -86,7 +86,7 @@ func (l *loaderRun[K, V]) call(ctx context.Context) {
 		keys[i] = r.f.Key
 	}
 	if l.g.call.gathers && len(keys) > 1 {
-		keys = keyname.Distinct(keys) // a fence has come between two reads of one key
+		keys = envelope.Distinct(keys) // a fence has come between two reads of one key
 	}
 	l.values, l.err = l.g.many(ctx, keys)
 }

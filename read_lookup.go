@@ -19,7 +19,6 @@ import (
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/cache/ledger"
-	"github.com/strata-cache/strata/internal/cache/slab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -45,7 +44,7 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	}
 	rest := g.unsettled()
 	if len(rest) < len(g.all) {
-		landed = slab.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
+		landed = flight.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
 		for _, r := range landed {
 			r.land()
 		}
@@ -88,7 +87,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 // askTier asks L2 for the reads that L1 has not settled, in one round trip.
 func (g *reads[K, V]) askTier() {
 	s := g.c.l2
-	ask := slab.Where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
+	ask := flight.Where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
 	switch {
 	case len(ask) == 0:
 		return

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	check "github.com/strata-cache/strata/internal/cache"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/ledger"
-	check "github.com/strata-cache/strata/internal/cache/settings"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	check "github.com/strata-cache/strata/internal/cache"
 	"github.com/strata-cache/strata/internal/cache/guard"
 	"github.com/strata-cache/strata/internal/cache/l1/local"
-	check "github.com/strata-cache/strata/internal/cache/settings"
 	"github.com/strata-cache/strata/memory"
 )
 

@@ -3,7 +3,7 @@ package strata
 import (
 	"context"
 
-	check "github.com/strata-cache/strata/internal/cache/settings"
+	check "github.com/strata-cache/strata/internal/cache"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -9,10 +9,10 @@ import (
 	"reflect"
 
 	"github.com/strata-cache/strata/codec"
+	check "github.com/strata-cache/strata/internal/cache"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/evict"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l2"
-	check "github.com/strata-cache/strata/internal/cache/settings"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -80,7 +80,7 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
 	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.Memory.MaxWeight, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.Memory.MaxWeight, s.BatchSize
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
-	if o.Memory.Encoded && !keyname.IsBytes[K]() {
+	if o.Memory.Encoded && !envelope.IsBytes[K]() {
 		errs = append(errs, fmt.Errorf("strata: options: Memory.Encoded: keys of type %v have pointers, floats or padding", reflect.TypeFor[K]()))
 	}
 	if used := o.Remote.Tier != nil || o.Remote.Bus != nil; used || o.Memory.Encoded {
@@ -122,11 +122,11 @@ func (r *Remote[K, V]) fill(names bool) (errs []error) {
 }
 
 // names returns the conversions between keys and names. They are zero if there are none.
-func (r *Remote[K, V]) names() keyname.Names[K] {
+func (r *Remote[K, V]) names() envelope.Names[K] {
 	if r.Key != nil {
-		return keyname.Given(r.Key, r.ParseKey)
+		return envelope.Given(r.Key, r.ParseKey)
 	}
-	n, _ := keyname.Default[K]()
+	n, _ := envelope.Default[K]()
 	return n
 }
 

@@ -9,9 +9,9 @@ import (
 	"reflect"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/cache/lossy"
 	"github.com/strata-cache/strata/internal/cache/origin"
@@ -131,7 +131,7 @@ func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 // checkKey returns ErrKeyTooLong for a string longer than a key may be. Keys of other
 // types have a length only by their names; see nameOf.
 func (c *Cache[K, V]) checkKey(key K) error {
-	if c.texts && c.tooLong(keyname.Length(key)) {
+	if c.texts && c.tooLong(envelope.Length(key)) {
 		return ErrKeyTooLong
 	}
 	return nil

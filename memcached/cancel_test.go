@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
@@ -52,7 +52,7 @@ var ways = []func(ctx context.Context, c *memcached.Client, key string) error{ /
 }
 
 // valued answers a read with the worth of its keys.
-func valued(ss *fakememcached.Session, c *meta.Command) {
+func valued(ss *fakes.MemcachedSession, c *meta.Command) {
 	if c.Name == "mg" {
 		opaque, _ := c.Flags.Get('O')
 		v := kit.Worth(string(c.Key))
@@ -70,13 +70,13 @@ func valued(ss *fakememcached.Session, c *meta.Command) {
 func cancelled(t *testing.T, seed uint64) (cut int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	slow := time.Duration(1+rng.IntN(3000)) * time.Microsecond
-	change := func(s *fakememcached.Server, o *memcached.Options) {
+	change := func(s *fakes.Memcached, o *memcached.Options) {
 		o.MaxConns = 2 + rng.IntN(6)
-		s.Generation = []fakememcached.Generation{fakememcached.V1618, fakememcached.Old}[seed%2]
+		s.Generation = []fakes.Generation{fakes.V1618, fakes.Old}[seed%2]
 		s.Window = []int{1024, 2000, 16 << 10, 0}[rng.IntN(4)]
 		slices := []int{0, 1, 7, 100}
 		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(slices[(n+int(seed))%4]) }
-		s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
+		s.Gate = func(ss *fakes.MemcachedSession, c *meta.Command) bool {
 			known := c.Name == "mg" && c.Flags.Has('v') || strings.HasPrefix(c.Name, "get") && !strings.Contains(string(c.Args[0]), "/")
 			if known {
 				kit.Haltingly(&ss.Out, ss.Flush, rand.New(rand.NewPCG(seed, uint64(len(ss.Out)))), slow, func() { valued(ss, c) })
@@ -84,7 +84,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 			return known
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		callers := 1 + rng.IntN(16)

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
 
 // TestItemsOfABatchCanBeComparedAndSwapped: as items of Get can, until they change.
 func TestItemsOfABatchCanBeComparedAndSwapped(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		ctx := t.Context()
 		for _, key := range []string{"a", "b"} {
 			mustSet(t, c, key, "old")
@@ -47,7 +47,7 @@ func TestItemsOfABatchCanBeComparedAndSwapped(t *testing.T) {
 // TestCountersBeginWhereTheyAreTold: a counter begins once, with its life. Afterwards calls
 // count on and keep its life.
 func TestCountersBeginWhereTheyAreTold(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		ctx := t.Context()
 		for i, want := range []uint64{40, 42, 44} {
 			if n, err := c.IncrementFrom(ctx, "up", 2, 40, 10*time.Second); n != want || err != nil {
@@ -92,9 +92,9 @@ func TestCountersBeginWhereTheyAreTold(t *testing.T) {
 
 // TestCounterOfAnOldServerBeginsOnce: another client makes it between the two commands.
 func TestCounterOfAnOldServerBeginsOnce(t *testing.T) {
-	fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = fakememcached.Old }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = fakes.Old }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		adds := 0
-		s.SetGate(func(ss *fakememcached.Session, cmd *meta.Command) bool {
+		s.SetGate(func(ss *fakes.MemcachedSession, cmd *meta.Command) bool {
 			if cmd.Name == "add" {
 				if adds++; adds == 1 {
 					other := meta.Command{Name: "set", Key: []byte("n"), Data: []byte("100")}
@@ -112,7 +112,7 @@ func TestCounterOfAnOldServerBeginsOnce(t *testing.T) {
 
 // TestDataIsAddedAtBothEnds: the item keeps its flags and its life.
 func TestDataIsAddedAtBothEnds(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		ctx := t.Context()
 		for _, err := range []error{c.Append(ctx, "k", []byte("x")), c.Prepend(ctx, "k", []byte("x"))} {
 			if !errors.Is(err, memcached.ErrNotStored) {
@@ -148,7 +148,7 @@ func TestDataIsAddedAtBothEnds(t *testing.T) {
 			t.Errorf("after its life: %v", err)
 		}
 	})
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.MaxValue = 10 }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.MaxValue = 10 }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		if err := c.Append(t.Context(), "k", make([]byte, 11)); !errors.Is(err, memcached.ErrTooLarge) || s.Dials() > 0 {
 			t.Errorf("%v, %d connections", err, s.Dials())
 		}
@@ -157,7 +157,7 @@ func TestDataIsAddedAtBothEnds(t *testing.T) {
 
 // TestOnlyWholeValuesAreJoinedAndCounted: the item of a hashed key has the key in front.
 func TestOnlyWholeValuesAreJoinedAndCounted(t *testing.T) {
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Keys = memcached.KeysHashed }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Keys = memcached.KeysHashed }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "a b", "1")
 		_, err1 := c.IncrementFrom(t.Context(), "a b", 1, 1, 0)
 		_, err2 := c.DecrementFrom(t.Context(), "a b", 1, 1, 0)
@@ -170,7 +170,7 @@ func TestOnlyWholeValuesAreJoinedAndCounted(t *testing.T) {
 			t.Errorf("%q, %v", v, err)
 		}
 	})
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Keys = memcached.KeysBase64 }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Keys = memcached.KeysBase64 }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		n, err := c.IncrementFrom(t.Context(), "a b", 1, 5, 0)
 		if err := errors.Join(err, c.Append(t.Context(), "a b", []byte("6"))); err != nil {
 			t.Error(err)
@@ -183,7 +183,7 @@ func TestOnlyWholeValuesAreJoinedAndCounted(t *testing.T) {
 
 // TestManyItemsAreDeletedTogether: no other item is deleted; a missing item is not an error.
 func TestManyItemsAreDeletedTogether(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 100, 3000} {
 			var items []memcached.Item
@@ -250,11 +250,11 @@ func TestKeysThatAreNotDeletedAreNamed(t *testing.T) {
 // name its key.
 func TestErrorsOfADeleteNameAllKeysThatMayBeThere(t *testing.T) {
 	for _, name := range []string{"1.6.18", "old"} {
-		fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = generations[name] }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = generations[name] }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			for _, key := range []string{"a", "b", "c"} {
 				mustSet(t, c, key, "v")
 			}
-			s.SetGate(func(ss *fakememcached.Session, cmd *meta.Command) bool {
+			s.SetGate(func(ss *fakes.MemcachedSession, cmd *meta.Command) bool {
 				if string(cmd.Key) == "b" && (cmd.Name == "md" || cmd.Name == "delete") {
 					ss.Line("SERVER_ERROR busy")
 					return true
@@ -278,7 +278,7 @@ func TestErrorsOfADeleteNameAllKeysThatMayBeThere(t *testing.T) {
 
 // TestChangesWithBadKeysSendNothing: neither a batch nor a single call does.
 func TestChangesWithBadKeysSendNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		for _, key := range []string{"", "a b", "a\r\nflush_all", "a\x00", strings.Repeat("k", 251)} {
 			_, err1 := c.IncrementFrom(t.Context(), key, 1, 1, time.Minute)
 			_, err2 := c.DecrementFrom(t.Context(), key, 1, 1, time.Minute)
@@ -299,10 +299,10 @@ func TestChangesWithBadKeysSendNothing(t *testing.T) {
 
 // TestChangesEndWithTheirContext: also on a hanging server.
 func TestChangesEndWithTheirContext(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "k", "1")
 		hung := make(chan struct{})
-		s.SetGate(func(_ *fakememcached.Session, cmd *meta.Command) bool {
+		s.SetGate(func(_ *fakes.MemcachedSession, cmd *meta.Command) bool {
 			if key := string(cmd.Key); key == "k" || key == "x" || key == "y" {
 				<-hung
 			}

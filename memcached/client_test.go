@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
 
 // TestEveryCallDoesWhatItSaysOnEveryServer: with meta commands and without.
 func TestEveryCallDoesWhatItSaysOnEveryServer(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
-		conform(t, c, s.Generation != fakememcached.Proxy)
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		conform(t, c, s.Generation != fakes.Proxy)
 	})
 }
 
@@ -107,7 +107,7 @@ func conform(t *testing.T, c *memcached.Client, gats bool) {
 }
 
 func TestBatchesReadAndWriteEverythingOnEveryServer(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) { conformMany(t, c) })
+	everywhere(t, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) { conformMany(t, c) })
 }
 
 // conformMany makes calls for many keys.
@@ -150,7 +150,7 @@ func TestAbilitiesAreFoundByTrying(t *testing.T) {
 		"old":    {},
 		"proxy":  {},
 	} {
-		fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = generations[name] }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = generations[name] }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			if got, err := c.Abilities(t.Context()); got != want || err != nil {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
@@ -161,15 +161,15 @@ func TestAbilitiesAreFoundByTrying(t *testing.T) {
 // TestProtocolOfTheOptionsIsObeyed: classic commands on a new server, and no other
 // than meta commands.
 func TestProtocolOfTheOptionsIsObeyed(t *testing.T) {
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Protocol = memcached.Classic }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Protocol = memcached.Classic }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "k", "v")
 		if able, err := c.Abilities(t.Context()); able.Meta || err != nil || s.Calls("mg")+s.Calls("mn")+s.Calls("ms") > 0 {
 			t.Errorf("%+v, %v", able, err)
 		}
 	})
-	for _, g := range []fakememcached.Generation{fakememcached.Old, fakememcached.Proxy} {
-		change := func(s *fakememcached.Server, o *memcached.Options) { s.Generation, o.Protocol = g, memcached.Meta }
-		fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	for _, g := range []fakes.Generation{fakes.Old, fakes.Proxy} {
+		change := func(s *fakes.Memcached, o *memcached.Options) { s.Generation, o.Protocol = g, memcached.Meta }
+		fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			_, err := c.Get(t.Context(), "k")
 			if err == nil || !strings.Contains(err.Error(), "meta commands") {
 				t.Error(err)
@@ -180,8 +180,8 @@ func TestProtocolOfTheOptionsIsObeyed(t *testing.T) {
 
 // TestServerThatIsReplacedIsSpokenToInItsWay: connections opened later find out anew.
 func TestServerThatIsReplacedIsSpokenToInItsWay(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
-		for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old, fakememcached.V1638, fakememcached.Proxy} {
+	fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		for _, g := range []fakes.Generation{fakes.V1618, fakes.Old, fakes.V1638, fakes.Proxy} {
 			s.Drop()
 			s.Generation = g
 			c.Ping(t.Context()) // may be the one that finds the connection dead
@@ -195,7 +195,7 @@ func TestServerThatIsReplacedIsSpokenToInItsWay(t *testing.T) {
 }
 
 func TestItemsLiveAsLongAsTheyAreTold(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		for _, tc := range []struct{ ttl, lives time.Duration }{
 			{time.Nanosecond, time.Second},
 			{1500 * time.Millisecond, 2 * time.Second},
@@ -226,7 +226,7 @@ func TestItemsLiveAsLongAsTheyAreTold(t *testing.T) {
 }
 
 func TestBadKeysAreRefusedBeforeAByteIsSent(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		for _, key := range []string{"", "a b", "a\r\nflush_all", "a\x00", "a\x7f", strings.Repeat("k", 251), strings.Repeat("k", 1<<20)} {
 			item := memcached.Item{Key: key, Value: []byte("v")}
 			_, err1 := c.Get(t.Context(), key)
@@ -258,16 +258,16 @@ func TestAnyKeyIsCarriedOnRequest(t *testing.T) {
 	long := []string{strings.Repeat("k", 251), strings.Repeat("k", 100_000), "strata:sha256:x"}
 	for _, tc := range []struct {
 		keys   memcached.Keys
-		server fakememcached.Generation
+		server fakes.Generation
 		carry  []string
 		refuse []string
 	}{
-		{memcached.KeysBase64, fakememcached.V1618, odd, append(long[:2:2], strings.Repeat(" ", 187), "")},
-		{memcached.KeysHashed, fakememcached.V1618, append(odd, long...), []string{""}},
-		{memcached.KeysHashed, fakememcached.Old, append(odd, long...), []string{""}},
+		{memcached.KeysBase64, fakes.V1618, odd, append(long[:2:2], strings.Repeat(" ", 187), "")},
+		{memcached.KeysHashed, fakes.V1618, append(odd, long...), []string{""}},
+		{memcached.KeysHashed, fakes.Old, append(odd, long...), []string{""}},
 	} {
-		change := func(s *fakememcached.Server, o *memcached.Options) { s.Generation, o.Keys = tc.server, tc.keys }
-		fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		change := func(s *fakes.Memcached, o *memcached.Options) { s.Generation, o.Keys = tc.server, tc.keys }
+		fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			all := append([]string{"plain"}, tc.carry...)
 			var items []memcached.Item
 			for i, key := range all {
@@ -327,7 +327,7 @@ func oneByOne(t *testing.T, c *memcached.Client, want memcached.Item) {
 
 // TestForeignItemUnderAHashIsAMiss: the key itself decides.
 func TestForeignItemUnderAHashIsAMiss(t *testing.T) {
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Keys = memcached.KeysHashed }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Keys = memcached.KeysHashed }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		plain, err := memcached.New(memcached.Options{DialContext: s.Dial})
 		if err != nil {
 			t.Fatal(err)
@@ -359,7 +359,7 @@ func TestForeignItemUnderAHashIsAMiss(t *testing.T) {
 // TestLargestValueOfAHashedKeyIsReadBack: the key in front of it counts as well, for the limit of the values that are
 // sent and of those that are accepted.
 func TestLargestValueOfAHashedKeyIsReadBack(t *testing.T) {
-	fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Keys, o.MaxValue = memcached.KeysHashed, 100 }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Keys, o.MaxValue = memcached.KeysHashed, 100 }, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		for n := 90; n <= 101; n++ {
 			item := memcached.Item{Key: "a b", Value: make([]byte, n)}
 			set, many := c.Set(t.Context(), item), c.SetMany(t.Context(), []memcached.Item{item})

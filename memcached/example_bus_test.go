@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 )
@@ -58,7 +57,7 @@ func ExampleNewTier_bus() {
 
 // connectRedis returns a client of a model of Redis in memory.
 func connectRedis() *redis.Client {
-	c, err := redis.New(redis.Options{DialContext: fakeredis.New().Dial})
+	c, err := redis.New(redis.Options{DialContext: fakes.NewRedis().Dial})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,8 +90,8 @@ func ExampleNewTier_alone() {
 // A client finds the abilities of a server by trying. A client of an old server, or
 // of a proxy, works in classic mode, and cannot serve a Tier.
 func ExampleClient_Abilities() {
-	server := fakememcached.New()
-	server.Generation = fakememcached.Old
+	server := fakes.NewMemcached()
+	server.Generation = fakes.Old
 	c, err := memcached.New(memcached.Options{DialContext: server.Dial})
 	if err != nil {
 		log.Fatal(err)
@@ -111,7 +110,7 @@ func ExampleClient_Abilities() {
 
 // A call that failed before it was sent can be made again, also one that counts.
 func ExampleSafeToRetry() {
-	server := fakememcached.New()
+	server := fakes.NewMemcached()
 	server.Stop() // it refuses connections
 	c, err := memcached.New(memcached.Options{DialContext: server.Dial})
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"log"
 	"net"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 )
 
 // modelsOf returns models in memory of some servers, and a function that connects to
 // them.
-func modelsOf(servers []string) (map[string]*fakememcached.Server, func(context.Context, string, string) (net.Conn, error)) {
-	all := map[string]*fakememcached.Server{}
+func modelsOf(servers []string) (map[string]*fakes.Memcached, func(context.Context, string, string) (net.Conn, error)) {
+	all := map[string]*fakes.Memcached{}
 	for _, s := range servers {
-		all[s] = fakememcached.New()
+		all[s] = fakes.NewMemcached()
 	}
 	return all, func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return all[addr].Dial(ctx, network, addr)

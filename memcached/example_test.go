@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -36,7 +36,7 @@ func Example() {
 // connect is memcached.New(memcached.Options{}), but that the server is a model in
 // memory, so that the examples need none.
 func connect() *memcached.Client {
-	c, err := memcached.New(memcached.Options{DialContext: fakememcached.New().Dial})
+	c, err := memcached.New(memcached.Options{DialContext: fakes.NewMemcached().Dial})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func ExampleClient_GetTo() {
 
 // Keys that memcached cannot carry are refused, unless the Options say otherwise.
 func ExampleOptions_keys() {
-	c, err := memcached.New(memcached.Options{DialContext: fakememcached.New().Dial, Keys: memcached.KeysHashed})
+	c, err := memcached.New(memcached.Options{DialContext: fakes.NewMemcached().Dial, Keys: memcached.KeysHashed})
 	if err != nil {
 		log.Fatal(err)
 	}

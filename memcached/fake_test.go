@@ -5,16 +5,16 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 )
 
 // fake runs f in a bubble with a model server and a client for it. change, if
 // not nil, alters both before the client is made.
-func fake(t *testing.T, change func(*fakememcached.Server, *memcached.Options), f func(t *testing.T, s *fakememcached.Server, c *memcached.Client)) {
+func fake(t *testing.T, change func(*fakes.Memcached, *memcached.Options), f func(t *testing.T, s *fakes.Memcached, c *memcached.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakememcached.New()
+		s := fakes.NewMemcached()
 		defer s.Close()
 		o := memcached.Options{DialContext: s.Dial}
 		if change != nil {
@@ -29,16 +29,16 @@ func fake(t *testing.T, change func(*fakememcached.Server, *memcached.Options), 
 	})
 }
 
-var generations = map[string]fakememcached.Generation{ // read-only
-	"1.6.18": fakememcached.V1618, "1.6.38": fakememcached.V1638, "1.6.40": fakememcached.V1640,
-	"old": fakememcached.Old, "proxy": fakememcached.Proxy,
+var generations = map[string]fakes.Generation{ // read-only
+	"1.6.18": fakes.V1618, "1.6.38": fakes.V1638, "1.6.40": fakes.V1640,
+	"old": fakes.Old, "proxy": fakes.Proxy,
 }
 
 // everywhere runs f with servers of all generations.
-func everywhere(t *testing.T, f func(t *testing.T, s *fakememcached.Server, c *memcached.Client)) {
+func everywhere(t *testing.T, f func(t *testing.T, s *fakes.Memcached, c *memcached.Client)) {
 	for name, g := range generations {
 		t.Run(name, func(t *testing.T) {
-			fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = g }, f)
+			fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = g }, f)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
@@ -56,20 +56,20 @@ var calls = map[string]func(ctx context.Context, c *memcached.Client) (string, e
 
 // hostile makes every call with a server that answers by reply, while the gate
 // is on, and checks that no call gets foreign bytes.
-func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcached.Session, c *meta.Command)) {
+func hostile(t *testing.T, g fakes.Generation, reply func(ss *fakes.MemcachedSession, c *meta.Command)) {
 	t.Helper()
 	for name, call := range calls {
 		on := false
-		change := func(s *fakememcached.Server, _ *memcached.Options) {
+		change := func(s *fakes.Memcached, _ *memcached.Options) {
 			s.Generation = g
-			s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
+			s.Gate = func(ss *fakes.MemcachedSession, c *meta.Command) bool {
 				if on {
 					reply(ss, c)
 				}
 				return on
 			}
 		}
-		fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			mustSet(t, c, "k", "own")
 			on = true
 			v, err := call(kit.Within(t, time.Second), c)
@@ -91,7 +91,7 @@ func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcac
 }
 
 // wrong appends a reply to another command.
-func wrong(ss *fakememcached.Session, c *meta.Command) {
+func wrong(ss *fakes.MemcachedSession, c *meta.Command) {
 	switch c.Name {
 	case "get", "gets", "gats":
 		ss.Out = meta.AppendItem(ss.Out, "foreign", 0, 1, []byte("foreign"))
@@ -107,12 +107,12 @@ func wrong(ss *fakememcached.Session, c *meta.Command) {
 
 // TestReplyToAnotherCommandReachesNoCall: the client closes the connection of such a reply.
 func TestReplyToAnotherCommandReachesNoCall(t *testing.T) {
-	for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
+	for _, g := range []fakes.Generation{fakes.V1618, fakes.Old} {
 		hostile(t, g, wrong)
 	}
 	// Flags that are no number, and none at all.
 	for _, flags := range []string{"", " O", " Ox", " O-1", " O18446744073709551616", " O4294967297"} {
-		hostile(t, fakememcached.V1618, func(ss *fakememcached.Session, _ *meta.Command) {
+		hostile(t, fakes.V1618, func(ss *fakes.MemcachedSession, _ *meta.Command) {
 			ss.Out = append(ss.Out, "VA 7"+flags+"\r\nforeign\r\n"...)
 		})
 	}
@@ -122,8 +122,8 @@ func TestReplyToAnotherCommandReachesNoCall(t *testing.T) {
 // not known.
 func TestErrorInTheMiddleClosesTheConnection(t *testing.T) {
 	for _, line := range []string{"ERROR", "CLIENT_ERROR bad data chunk", "garbage", "VA 5"} {
-		for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
-			hostile(t, g, func(ss *fakememcached.Session, _ *meta.Command) {
+		for _, g := range []fakes.Generation{fakes.V1618, fakes.Old} {
+			hostile(t, g, func(ss *fakes.MemcachedSession, _ *meta.Command) {
 				ss.Line(line)
 				ss.Hangup()
 			})
@@ -134,8 +134,8 @@ func TestErrorInTheMiddleClosesTheConnection(t *testing.T) {
 // TestCallsBehindAnErrorFail: they share the connection, and get nothing foreign.
 func TestCallsBehindAnErrorFail(t *testing.T) {
 	broken := false
-	change := func(s *fakememcached.Server, _ *memcached.Options) {
-		s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
+	change := func(s *fakes.Memcached, _ *memcached.Options) {
+		s.Gate = func(ss *fakes.MemcachedSession, c *meta.Command) bool {
 			if c.Name == "mg" && string(c.Key) == "bad" && !broken {
 				time.Sleep(10 * time.Millisecond) // in the bubble
 				broken = true
@@ -145,7 +145,7 @@ func TestCallsBehindAnErrorFail(t *testing.T) {
 			return false
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "k", "own")
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -172,10 +172,10 @@ func TestCallsBehindAnErrorFail(t *testing.T) {
 // TestEveryCutOfAConversationIsAnErrorOrTheRightAnswer: no call takes the part of a
 // value for the whole, nor a part of a reply for another.
 func TestEveryCutOfAConversationIsAnErrorOrTheRightAnswer(t *testing.T) {
-	for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
+	for _, g := range []fakes.Generation{fakes.V1618, fakes.Old} {
 		for name, call := range calls {
 			for cut := range 150 {
-				change := func(s *fakememcached.Server, _ *memcached.Options) {
+				change := func(s *fakes.Memcached, _ *memcached.Options) {
 					s.Generation = g
 					s.OnDial = func(n int, client *netsim.Conn) {
 						if n == 0 {
@@ -183,7 +183,7 @@ func TestEveryCutOfAConversationIsAnErrorOrTheRightAnswer(t *testing.T) {
 						}
 					}
 				}
-				fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+				fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 					keep(t, s, "own")
 					v, err := call(t.Context(), c)
 					var ce *memcached.ConnError
@@ -203,7 +203,7 @@ func TestEveryCutOfAConversationIsAnErrorOrTheRightAnswer(t *testing.T) {
 }
 
 // keep stores a value under "k" by a client of its own.
-func keep(t *testing.T, s *fakememcached.Server, value string) {
+func keep(t *testing.T, s *fakes.Memcached, value string) {
 	t.Helper()
 	onDial := s.OnDial
 	s.OnDial = nil
@@ -223,10 +223,10 @@ func keep(t *testing.T, s *fakememcached.Server, value string) {
 func TestServerThatHangsHoldsNoCallLongerThanItsTime(t *testing.T) {
 	for name, call := range calls {
 		for _, stall := range []int{0, 20, 70} {
-			change := func(s *fakememcached.Server, _ *memcached.Options) {
+			change := func(s *fakes.Memcached, _ *memcached.Options) {
 				s.OnDial = func(_ int, client *netsim.Conn) { client.StallAfter(stall) }
 			}
-			fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+			fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 				start := time.Now()
 				_, err := call(kit.Within(t, 300*time.Millisecond), c)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 300*time.Millisecond {
@@ -253,7 +253,7 @@ func TestServerThatHangsHoldsNoCallLongerThanItsTime(t *testing.T) {
 func TestBytesThatNoCallAskedForReachNone(t *testing.T) {
 	for _, raw := range []string{"VA 7 O3\r\nforeign\r\n", "HD\r\n", "EN\r\n", "VALUE k 0 7\r\nforeign\r\nEND\r\n", "MN\r\n", "x"} {
 		for name, call := range calls {
-			fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+			fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 				mustSet(t, c, "k", "own")
 				s.Say(raw)
 				synctest.Wait()
@@ -268,7 +268,7 @@ func TestBytesThatNoCallAskedForReachNone(t *testing.T) {
 // TestRestartOfTheServerFailsNoRead: a dead connection is replaced.
 func TestRestartOfTheServerFailsNoRead(t *testing.T) {
 	for name, call := range calls {
-		fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			for range 3 {
 				mustSet(t, c, "k", "own")
 				if _, err := c.GetMany(t.Context(), []string{"k"}); err != nil {
@@ -285,7 +285,7 @@ func TestRestartOfTheServerFailsNoRead(t *testing.T) {
 
 // TestReaderThatFailsStoresNothing: the server sees no whole command.
 func TestReaderThatFailsStoresNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		boom := errors.New("boom")
 		for _, size := range []int64{-1, 10, 100_000} {
 			for name, r := range map[string]io.Reader{
@@ -327,7 +327,7 @@ func (panics) Read([]byte) (int, error) { panic("reader") }
 
 // TestWriterThatFailsEndsTheConnection: the rest of the value is not a reply.
 func TestWriterThatFailsEndsTheConnection(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "k", strings.Repeat("x", 300_000))
 		boom := errors.New("boom")
 		n, err := c.GetTo(t.Context(), "k", writerFunc(func(p []byte) (int, error) { return 5, boom }))
@@ -350,7 +350,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestSlowStreamsTakeAsLongAsTheyMakeProgress: the timeout bounds each piece.
 func TestSlowStreamsTakeAsLongAsTheyMakeProgress(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		start := time.Now()
 		slow := iotest.HalfReader(readerFunc(func(p []byte) (int, error) {
 			time.Sleep(700 * time.Millisecond) // in the bubble
@@ -377,8 +377,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // or else all that the server may have meant.
 func TestRefusedItemsOfABatchAreNamed(t *testing.T) {
 	for name, want := range map[string]string{"1.6.18": "a b large", "old": "b large"} {
-		change := func(s *fakememcached.Server, _ *memcached.Options) { s.Limit, s.Generation = 1000, generations[name] }
-		fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		change := func(s *fakes.Memcached, _ *memcached.Options) { s.Limit, s.Generation = 1000, generations[name] }
+		fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 			err := c.SetMany(t.Context(), []memcached.Item{
 				{Key: "a"},
 				{Key: "b", Value: make([]byte, 1001)},
@@ -407,7 +407,7 @@ func TestRefusedItemsOfABatchAreNamed(t *testing.T) {
 
 // TestDeadServerFailsAllKeysOfABatch: with an error that tells why.
 func TestDeadServerFailsAllKeysOfABatch(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		s.Stop()
 		items, err1 := c.GetMany(t.Context(), []string{"a", "b"})
 		err2 := c.SetMany(t.Context(), []memcached.Item{{Key: "a"}, {Key: "b"}})
@@ -426,14 +426,14 @@ func TestDeadServerFailsAllKeysOfABatch(t *testing.T) {
 // TestValueOverTheLimitFailsOtherCallsOnce: from its second read on, a value larger than the client accepts is read over
 // a connection of its own.
 func TestValueOverTheLimitFailsOtherCallsOnce(t *testing.T) {
-	change := func(s *fakememcached.Server, o *memcached.Options) {
+	change := func(s *fakes.Memcached, o *memcached.Options) {
 		o.MaxValue = 100
-		s.Gate = func(*fakememcached.Session, *meta.Command) bool {
+		s.Gate = func(*fakes.MemcachedSession, *meta.Command) bool {
 			time.Sleep(10 * time.Millisecond) // in the bubble
 			return false
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		other, err := memcached.New(memcached.Options{DialContext: s.Dial})
 		if err != nil {
 			t.Fatal(err)

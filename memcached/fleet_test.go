@@ -14,7 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/memcached/roster"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
@@ -22,7 +22,7 @@ import (
 // member is a model server of a fleet, which can pause like a stopped process: then
 // it accepts connections and bytes and answers nothing.
 type member struct {
-	*fakememcached.Server
+	*fakes.Memcached
 	addr string
 	// delay is the time that each command takes, in nanoseconds.
 	delay atomic.Int64
@@ -49,7 +49,7 @@ func (m *member) resume() {
 }
 
 // wait is the gate of a server.
-func (m *member) wait(*fakememcached.Session, *meta.Command) bool {
+func (m *member) wait(*fakes.MemcachedSession, *meta.Command) bool {
 	time.Sleep(time.Duration(m.delay.Load())) // in a bubble
 	m.mu.Lock()
 	paused := m.paused
@@ -94,7 +94,7 @@ func three(t *testing.T, change func(*memcached.Options), f func(t *testing.T, q
 		q := &squad{}
 		var places []roster.Server
 		for i := range 3 {
-			m := &member{Server: fakememcached.New(), addr: fmt.Sprintf("10.0.0.%d:11211", i+1)}
+			m := &member{Memcached: fakes.NewMemcached(), addr: fmt.Sprintf("10.0.0.%d:11211", i+1)}
 			m.Gate = m.wait
 			defer m.Close()
 			defer m.resume()

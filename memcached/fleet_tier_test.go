@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -89,7 +89,7 @@ func TestProbeAsksAllServers(t *testing.T) {
 		}
 	})
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
-		q.members[1].Generation = fakememcached.Old
+		q.members[1].Generation = fakes.Old
 		if _, err := memcached.NewTier(c).Probe(t.Context()); !errors.Is(err, memcached.ErrClassic) || !strings.Contains(err.Error(), q.servers[1]) {
 			t.Errorf("a server without meta commands: %v", err)
 		}

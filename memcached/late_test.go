@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
@@ -34,19 +34,19 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 			return err
 		},
 	}
-	silent := func(s *fakememcached.Server) {
-		s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool { return c.Name == "mg" || c.Name == "ms" }
+	silent := func(s *fakes.Memcached) {
+		s.Gate = func(_ *fakes.MemcachedSession, c *meta.Command) bool { return c.Name == "mg" || c.Name == "ms" }
 	}
-	for event, change := range map[string]func(*fakememcached.Server, *memcached.Options){
-		"no reply": func(s *fakememcached.Server, _ *memcached.Options) { silent(s) },
-		"no connection": func(_ *fakememcached.Server, o *memcached.Options) {
+	for event, change := range map[string]func(*fakes.Memcached, *memcached.Options){
+		"no reply": func(s *fakes.Memcached, _ *memcached.Options) { silent(s) },
+		"no connection": func(_ *fakes.Memcached, o *memcached.Options) {
 			o.DialContext = kit.NoRoute
 		},
-		"dead server": func(_ *fakememcached.Server, o *memcached.Options) {
+		"dead server": func(_ *fakes.Memcached, o *memcached.Options) {
 			o.Fleet.Dead = memcached.DeadMisses
 			o.DialContext = kit.NoRoute
 		},
-		"connection lost": func(s *fakememcached.Server, o *memcached.Options) {
+		"connection lost": func(s *fakes.Memcached, o *memcached.Options) {
 			silent(s)
 			o.DialContext = kit.LostAfter(time.Second, o.DialContext)
 		},
@@ -54,10 +54,10 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 		for name, call := range calls {
 			t.Run(event+"/"+name, func(t *testing.T) {
 				for range 20 { // the timer that runs first is chosen at random
-					fake(t, func(s *fakememcached.Server, o *memcached.Options) {
+					fake(t, func(s *fakes.Memcached, o *memcached.Options) {
 						o.Timeout, o.DialTimeout = time.Second, time.Second
 						change(s, o)
-					}, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+					}, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 						ctx := kit.Within(t, time.Second)
 						if event != "no reply" {
 							ctx = kit.Hasty(t.Context(), time.Second)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/wire"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
 	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
@@ -293,25 +292,25 @@ func ParseURL(s string) (Options, error) {
 }
 
 func parseURL(s string) (o Options, err error) {
-	s, others := endpoint.CutHosts(s)
+	s, others := wire.CutHosts(s)
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" {
 		// The parser's own error contains the URL, and with it the password.
 		return o, errors.New("cannot be parsed (special characters in user and password are written as %XX)")
 	}
-	if o.Username, o.Password, err = endpoint.Credentials(u); err != nil {
+	if o.Username, o.Password, err = wire.Credentials(u); err != nil {
 		return o, err
 	}
 	switch u.Scheme {
 	case "memcached", "memcacheds":
-		host, port, err := endpoint.HostPort(u, defaultPort)
+		host, port, err := wire.HostPort(u, defaultPort)
 		switch {
 		case err != nil:
 			return o, err
 		case u.Path != "" && u.Path != "/":
 			return o, errors.New("path behind a host")
 		}
-		more, err := endpoint.Servers(others, defaultPort)
+		more, err := wire.ParseServers(others, defaultPort)
 		if err != nil {
 			return o, err
 		}
@@ -335,13 +334,13 @@ func parseURL(s string) (o Options, err error) {
 		return o, errors.New("bad query")
 	}
 	var l wire.Limits
-	if err := endpoint.Check(query, func(name, value string) (known, ok bool) {
+	if err := wire.CheckQuery(query, func(name, value string) (known, ok bool) {
 		if name == "placement" {
 			mode, ok := roster.ModeOf(value)
 			o.Fleet.Placement = Placement(mode)
 			return true, ok
 		}
-		return endpoint.SetLimit(&l, name, value)
+		return wire.SetLimit(&l, name, value)
 	}); err != nil {
 		return o, err
 	}

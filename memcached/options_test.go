@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -101,15 +101,15 @@ func TestNothingPrintsCredentials(t *testing.T) {
 }
 
 func TestWrongCredentialsAreAnErrorWithoutThem(t *testing.T) {
-	for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
+	for _, g := range []fakes.Generation{fakes.V1618, fakes.Old} {
 		for password, ok := range map[string]bool{"S3cret": true, "S3cret2": false, "": false} {
-			change := func(s *fakememcached.Server, o *memcached.Options) {
+			change := func(s *fakes.Memcached, o *memcached.Options) {
 				s.Generation, s.Password = g, "user S3cret"
 				if o.Password = password; password != "" {
 					o.Username = "user"
 				}
 			}
-			fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+			fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 				err := c.Set(t.Context(), memcached.Item{Key: "k"})
 				if (err == nil) != ok || err != nil && strings.Contains(err.Error(), "S3cret") {
 					t.Errorf("%q: %v", password, err)

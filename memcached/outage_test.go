@@ -16,7 +16,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -380,7 +380,7 @@ func counters(t *testing.T, q *squad, server int) (keys []string) {
 	seen := map[string]bool{}
 	var mu sync.Mutex
 	gate := q.members[server].wait
-	q.members[server].SetGate(func(s *fakememcached.Session, c *meta.Command) bool {
+	q.members[server].SetGate(func(s *fakes.MemcachedSession, c *meta.Command) bool {
 		for _, key := range append(c.Args, c.Key) {
 			if key := string(key); strings.HasSuffix(key, ":c") || strings.HasSuffix(key, ":D") || strings.HasSuffix(key, ":X") {
 				mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -18,9 +18,9 @@ func TestTierStoresNothingByANumberThatBeganAgain(t *testing.T) {
 	for _, name := range []string{"1.6.38", "1.6.40"} {
 		t.Run(name, func(t *testing.T) {
 			var onWrite atomic.Pointer[func()]
-			change := func(s *fakememcached.Server, _ *memcached.Options) {
+			change := func(s *fakes.Memcached, _ *memcached.Options) {
 				s.Generation = generations[name]
-				s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool {
+				s.Gate = func(_ *fakes.MemcachedSession, c *meta.Command) bool {
 					if c.Name == "ms" && c.Flags.Has('C') {
 						if f := onWrite.Swap(nil); f != nil {
 							(*f)()
@@ -29,7 +29,7 @@ func TestTierStoresNothingByANumberThatBeganAgain(t *testing.T) {
 					return false
 				}
 			}
-			fake(t, change, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+			fake(t, change, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 				late := memcached.NewTier(c).Bind(remote.Space{Name: "n", Instance: 1})
 				lease := acquire(t, late)
 				restart := func() {
@@ -69,9 +69,9 @@ func acquire(t *testing.T, tier remote.Tier) remote.Lease {
 // a number of the server, and be bound to the connections of its reader.
 func TestOwnNumbersAreKnownByTheirSize(t *testing.T) {
 	var sent, small atomic.Int64
-	change := func(s *fakememcached.Server, _ *memcached.Options) {
-		s.Generation = fakememcached.V1638
-		s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool {
+	change := func(s *fakes.Memcached, _ *memcached.Options) {
+		s.Generation = fakes.V1638
+		s.Gate = func(_ *fakes.MemcachedSession, c *meta.Command) bool {
 			if n, ok := c.Flags.Uint('E'); ok && c.Name == "ms" {
 				if sent.Add(1); n < 1<<63 {
 					small.Add(1)
@@ -80,7 +80,7 @@ func TestOwnNumbersAreKnownByTheirSize(t *testing.T) {
 			return false
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		tier := memcached.NewTier(c).Bind(remote.Space{Name: "n", Instance: 1})
 		put := []remote.Put{{Key: "k", Data: []byte("v"), Fresh: time.Hour, Left: time.Hour, Lease: acquire(t, tier)}}
 		if refused, err := tier.Put(t.Context(), put); err != nil || len(refused) > 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -15,7 +15,7 @@ import (
 func TestTierConforms(t *testing.T) {
 	for name, check := range stratatest.TierChecks() {
 		t.Run(name, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+			fake(t, nil, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 				check(t, func(*testing.T) (remote.Tier, func(time.Duration)) { return memcached.NewTier(c), time.Sleep })
 			})
 		})
@@ -24,7 +24,7 @@ func TestTierConforms(t *testing.T) {
 
 // TestTierRefusesServersWithoutMetaCommands: the error says so.
 func TestTierRefusesServersWithoutMetaCommands(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	everywhere(t, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		able, err := c.Abilities(t.Context())
 		if err != nil {
 			t.Fatal(err)

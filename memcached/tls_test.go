@@ -11,21 +11,20 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
 
 // behindTLS changes a client to reach its server by TLS, with certificates that it
 // checks if roots is not nil.
-func behindTLS(t *testing.T, wg *sync.WaitGroup, roots *x509.CertPool) func(*fakememcached.Server, *memcached.Options) {
+func behindTLS(t *testing.T, wg *sync.WaitGroup, roots *x509.CertPool) func(*fakes.Memcached, *memcached.Options) {
 	t.Helper()
-	config, err := fakeredis.TLS()
+	config, err := fakes.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(s *fakememcached.Server, o *memcached.Options) {
+	return func(s *fakes.Memcached, o *memcached.Options) {
 		o.TLS = &tls.Config{InsecureSkipVerify: roots == nil, RootCAs: roots, ServerName: "cache.example"}
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			behind, err := s.Dial(ctx, network, addr)
@@ -52,10 +51,10 @@ func TestEveryCallGoesOverTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var wg sync.WaitGroup
 			change := behindTLS(t, &wg, nil)
-			fake(t, func(s *fakememcached.Server, o *memcached.Options) {
+			fake(t, func(s *fakes.Memcached, o *memcached.Options) {
 				s.Generation = g
 				change(s, o)
-			}, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+			}, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 				keep(t, s, "own")
 				for name, call := range calls {
 					if v, err := call(t.Context(), c); v != "own" || err != nil {
@@ -72,8 +71,8 @@ func TestEveryCallGoesOverTLS(t *testing.T) {
 
 func TestServerWithTheWrongCertificateGetsNoCommand(t *testing.T) {
 	var wg sync.WaitGroup
-	fake(t, behindTLS(t, &wg, x509.NewCertPool()), func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
-		s.SetGate(func(_ *fakememcached.Session, cmd *meta.Command) bool {
+	fake(t, behindTLS(t, &wg, x509.NewCertPool()), func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		s.SetGate(func(_ *fakes.MemcachedSession, cmd *meta.Command) bool {
 			t.Errorf("the server got %s", cmd.Name)
 			return false
 		})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
@@ -28,8 +28,8 @@ func traces() *kit.Traces {
 func TestTraceIsToldOfEachCommand(t *testing.T) {
 	for _, protocol := range []memcached.Protocol{memcached.Auto, memcached.Classic} {
 		r := traces()
-		fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Trace, o.Protocol = r.Trace, protocol },
-			func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+		fake(t, func(_ *fakes.Memcached, o *memcached.Options) { o.Trace, o.Protocol = r.Trace, protocol },
+			func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 				ctx := t.Context()
 				mustSet(t, c, "key", "value")
 				_, _ = c.Get(ctx, "key")
@@ -56,10 +56,10 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 
 func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 	r := traces()
-	fake(t, func(s *fakememcached.Server, o *memcached.Options) {
+	fake(t, func(s *fakes.Memcached, o *memcached.Options) {
 		o.Trace = r.Trace
 		o.MaxValue = 2 << 20
-	}, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+	}, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
 		if err := c.Set(t.Context(), memcached.Item{Key: "large", Value: make([]byte, 3<<19)}); err == nil {
 			t.Error("the server has stored too much")
 		}
@@ -75,7 +75,7 @@ func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 	var o kit.Owners
-	fake(t, func(_ *fakememcached.Server, opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	fake(t, func(_ *fakes.Memcached, opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakes.Memcached, c *memcached.Client) {
 		mustSet(t, c, "key", "value")
 		o.Only(t, " of , upkeep false")
 		users := memcached.NewTier(c).Bind(remote.Space{Name: remote.SpaceName("shop", "users")}).(*memcached.Tier)

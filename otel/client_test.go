@@ -19,8 +19,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/observe"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/redis"
@@ -39,12 +38,12 @@ func newTrace(t *testing.T, r recording) (remote.Trace, metric.Reader) {
 }
 
 // overRedis runs f in a bubble, with a client of a model server.
-func overRedis(t *testing.T, f func(t *testing.T, r recording, reader metric.Reader, s *fakeredis.Server, c *redis.Client)) {
+func overRedis(t *testing.T, f func(t *testing.T, r recording, reader metric.Reader, s *fakes.Redis, c *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
 		trace, reader := newTrace(t, r)
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		defer s.Close()
 		c, err := redis.New(redis.Options{Addr: "cache.example:6379", Password: "", DialContext: s.Dial, Trace: trace})
 		if err != nil {
@@ -58,7 +57,7 @@ func overRedis(t *testing.T, f func(t *testing.T, r recording, reader metric.Rea
 const redisServer = " server.address=cache.example server.port=6379"
 
 func TestCommandsOfRedisAreSpansOfClients(t *testing.T) {
-	overRedis(t, func(t *testing.T, r recording, _ metric.Reader, s *fakeredis.Server, c *redis.Client) {
+	overRedis(t, func(t *testing.T, r recording, _ metric.Reader, s *fakes.Redis, c *redis.Client) {
 		ctx, caller := r.begin(t.Context(), "GET /users")
 		_ = c.Set(ctx, "key-of-ann", []byte("secret"), 0)
 		_, _ = c.AppendGet(ctx, nil, "no-key-of-ann")
@@ -66,7 +65,7 @@ func TestCommandsOfRedisAreSpansOfClients(t *testing.T) {
 		p.Get("key-of-ann")
 		p.Get("key-of-ann")
 		_, _ = p.Do(ctx)
-		s.Script("return 1", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, ":1\r\n"...) })
+		s.Script("return 1", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, ":1\r\n"...) })
 		_ = c.Eval(ctx, redis.NewScript("return 1"), []string{"key-of-ann"})
 		_ = c.Do(ctx, "HGET", "key-of-ann", "field")
 		caller.End()
@@ -99,7 +98,7 @@ func TestCommandsOfMemcachedAreSpansOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
 		trace, _ := newTrace(t, r)
-		s := fakememcached.New()
+		s := fakes.NewMemcached()
 		defer s.Close()
 		c, err := memcached.New(memcached.Options{DialContext: s.Dial, Trace: trace})
 		if err != nil {
@@ -118,10 +117,10 @@ func TestCommandsOfMemcachedAreSpansOfClients(t *testing.T) {
 }
 
 func TestCallerThatLeavesIsNoErrorOfACommand(t *testing.T) {
-	overRedis(t, func(t *testing.T, r recording, reader metric.Reader, s *fakeredis.Server, c *redis.Client) {
+	overRedis(t, func(t *testing.T, r recording, reader metric.Reader, s *fakes.Redis, c *redis.Client) {
 		_ = c.Ping(t.Context())
 		r.spans.Reset()
-		s.Handle("GET", func(*fakeredis.Session, [][]byte) {}) // no answer
+		s.Handle("GET", func(*fakes.RedisSession, [][]byte) {}) // no answer
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, leave)
 		if _, err := c.AppendGet(ctx, nil, "key-of-ann"); !errors.Is(err, context.Canceled) {
@@ -141,7 +140,7 @@ func TestCallerThatLeavesIsNoErrorOfACommand(t *testing.T) {
 }
 
 func TestDurationsOfCommandsAreAHistogramOfTheConventions(t *testing.T) {
-	overRedis(t, func(t *testing.T, _ recording, reader metric.Reader, s *fakeredis.Server, c *redis.Client) {
+	overRedis(t, func(t *testing.T, _ recording, reader metric.Reader, s *fakes.Redis, c *redis.Client) {
 		for range 5 {
 			_ = c.Set(t.Context(), "key-of-ann", []byte("secret"), 0)
 		}
@@ -161,7 +160,7 @@ func TestDurationsOfCommandsAreAHistogramOfTheConventions(t *testing.T) {
 }
 
 func TestSpansOfCommandsAreWithinThoseOfTheCache(t *testing.T) {
-	overRedis(t, func(t *testing.T, r recording, _ metric.Reader, s *fakeredis.Server, client *redis.Client) {
+	overRedis(t, func(t *testing.T, r recording, _ metric.Reader, s *fakes.Redis, client *redis.Client) {
 		c, err := strata.New(strata.Options[string, int]{
 			Name: "users", TTL: time.Minute, Tracer: strataotel.NewTracer(r), Remote: strata.Remote[string, int]{Tier: redis.NewTier(client), Bus: redis.NewBus(client)},
 		})
@@ -220,7 +219,7 @@ func TestTraceOfTheGlobalProviders(t *testing.T) {
 }
 
 func TestTenGoroutinesTraceOneClient(t *testing.T) {
-	overRedis(t, func(t *testing.T, r recording, reader metric.Reader, _ *fakeredis.Server, c *redis.Client) {
+	overRedis(t, func(t *testing.T, r recording, reader metric.Reader, _ *fakes.Redis, c *redis.Client) {
 		var calls sync.WaitGroup
 		for range 10 {
 			calls.Go(func() {

@@ -18,14 +18,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/numbered"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/otel/producer"
 	"github.com/strata-cache/strata/stratatest"
 )
 
 // fixed is a Source with constant numbers.
-type fixed = numbered.Fixed
+type fixed = lab.FixedStats
 
 // point is a number, or the count of a histogram, with its attributes.
 type point struct {
@@ -135,7 +135,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := numbered.Cache("users")
+	source, numbers := lab.NumberedCache("users")
 	all := metricsOf(t, source)
 	found := map[float64]bool{}
 	for _, m := range all {
@@ -180,7 +180,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	all := metricsOf(t, source)
 	n := 0
 	for _, match := range regexp.MustCompile(`"(strata_[a-z0-9_]+)"`).FindAllStringSubmatch(string(code), -1) {
@@ -206,7 +206,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 }
 
 func TestAttributesOfMetricsAreNamesOfStrata(t *testing.T) {
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	source.Parts.Service = "shop"
 	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition server")
 	for name, m := range metricsOf(t, source) {
@@ -348,7 +348,7 @@ func TestCacheWithoutL2AndBusHasNoMetricsOfThem(t *testing.T) {
 }
 
 func TestTenGoroutinesCollectAndRegister(t *testing.T) {
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	reader := metric.NewManualReader(metric.WithProducer(producer.New(source)))
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	var all sync.WaitGroup

@@ -16,13 +16,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/numbered"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )
 
 // fixed is a Source with constant numbers.
-type fixed = numbered.Fixed
+type fixed = lab.FixedStats
 
 // registry returns one that checks more than others, with a collector of caches.
 func registry(t testing.TB, caches ...strataprom.Source) *prometheus.Registry {
@@ -96,7 +96,7 @@ var unexported = map[string]string{ // read-only
 }
 
 func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
-	source, numbers := numbered.Cache("users")
+	source, numbers := lab.NumberedCache("users")
 	found := map[float64]bool{}
 	all := gather(t, registry(t, source))
 	for _, f := range all {
@@ -129,7 +129,7 @@ func TestEverySwitchOfStatsHasAMetric(t *testing.T) {
 		}
 		return on
 	}
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	v, all := reflect.ValueOf(&source).Elem(), gauges(source)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.Bool {
@@ -172,7 +172,7 @@ func TestTwoCachesOfOneNameAreAnErrorOfRegister(t *testing.T) {
 }
 
 func TestLintFindsNothing(t *testing.T) {
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	problems, err := testutil.GatherAndLint(registry(t, source))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestLintFindsNothing(t *testing.T) {
 
 func TestSeriesOfACacheAreBounded(t *testing.T) {
 	lone := fixed{Name: "lone"}
-	full, _ := numbered.Cache("full")
+	full, _ := lab.NumberedCache("full")
 	full.Operations = nil
 	usual := full
 	usual.Compressed, usual.StoredRaw = 0, 0 // its Codec does not compress

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
-	"github.com/strata-cache/strata/internal/testing/numbered"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/redis"
 )
@@ -51,7 +51,7 @@ func readPanels(t testing.TB) (panels []panel) {
 }
 
 func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	labels := map[string][]string{} // of each name that a query may have
 	for name, f := range gather(t, registry(t, source)) {
 		var of []string
@@ -160,7 +160,7 @@ func TestComposeFilesExistAndOpenPortsToThisMachineOnly(t *testing.T) {
 }
 
 func TestGuideExplainsEveryMetric(t *testing.T) {
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	reg := registry(t, source)
 	reg.MustRegister(strataprom.NewPoolCollector("redis", func() redis.Stats { return redis.Stats{} }))
 	all := gather(t, reg)

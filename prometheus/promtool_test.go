@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/strata-cache/strata/internal/testing/numbered"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/memcached"
 	strataprom "github.com/strata-cache/strata/prometheus"
 )
@@ -37,7 +37,7 @@ func run(t *testing.T, input []byte, path string, args ...string) (output string
 
 func TestPromtoolFindsNothingInTheMetrics(t *testing.T) {
 	promtool := program(t, "promtool")
-	source, _ := numbered.Cache("users")
+	source, _ := lab.NumberedCache("users")
 	reg := registry(t, source)
 	reg.MustRegister(strataprom.NewPoolCollector("memcached", func() memcached.PoolStats { return memcached.PoolStats{} }))
 	all, err := reg.Gather()

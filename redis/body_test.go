@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -25,10 +25,10 @@ import (
 type hidden struct{ io.Reader }
 
 func TestBodiesOfOneReaderAreReadInOrder(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		var got []int
 		all := strings.Repeat("0123456789", 40_000)
-		s.Handle("PUT", func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle("PUT", func(ss *fakes.RedisSession, args [][]byte) {
 			got = nil
 			at := all
 			for _, a := range args[1:] {
@@ -60,7 +60,7 @@ func TestBodiesOfOneReaderAreReadInOrder(t *testing.T) {
 }
 
 func TestBodyArrivesWhole(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 300_000, 1<<20 + 5, 3 << 20} {
 			want := strings.Repeat("abcdefg", n/7+1)[:n]
@@ -98,8 +98,8 @@ func TestBodyArrivesWhole(t *testing.T) {
 }
 
 func TestSeveralBodiesAndOtherArguments(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("JOIN", func(ss *fakeredis.Session, args [][]byte) { ss.Bulk(string(bytes.Join(args[1:], []byte(",")))) })
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("JOIN", func(ss *fakes.RedisSession, args [][]byte) { ss.Bulk(string(bytes.Join(args[1:], []byte(",")))) })
 		a, b, d := strings.Repeat("a", 200_000), strings.Repeat("b", 70_000), strings.Repeat("d", 20_000)
 		args := []any{"JOIN", redis.Body{Reader: hidden{strings.NewReader(a)}, Size: 200_000}, 7, redis.Body{Reader: strings.NewReader(b), Size: 70_000}, []byte(d), "", redis.Body{Reader: strings.NewReader("e"), Size: 1}}
 		want := a + ",7," + b + "," + d + ",,e"
@@ -145,8 +145,8 @@ func TestSeveralBodiesAndOtherArguments(t *testing.T) {
 }
 
 func TestBodyThatCannotBeSentSendsNothing(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxValue = 2 << 20 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(_ *fakes.Redis, o *redis.Options) { o.MaxValue = 2 << 20 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		own := errors.New("disk")
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -198,14 +198,14 @@ func (zeros) Read(p []byte) (int, error) {
 // it had.
 func TestBrokenBodyStoresNothing(t *testing.T) {
 	var shrinks *bytes.Buffer
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(int, *netsim.Conn) {
 			if shrinks != nil {
 				shrinks.Next(10)
 			}
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		large := strings.Repeat("x", 200_000)
 		own := errors.New("disk")
@@ -250,8 +250,8 @@ func TestBrokenBodyStoresNothing(t *testing.T) {
 }
 
 func TestBodyIsBoundedByProgressAndByContext(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) { s.Window = 1000 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(s *fakes.Redis, _ *redis.Options) { s.Window = 1000 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		// A reader that takes its time does not run into the timeout.
 		slow := readerFunc(func(p []byte) (int, error) {
 			time.Sleep(900 * time.Millisecond)
@@ -358,7 +358,7 @@ func TestStreamsTakeLittleMemory(t *testing.T) {
 }
 
 func TestReplyGoesWhereItIsWanted(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "value")
 		r := c.Do(t.Context(), "GET", "k")
 		if b, err := r.Append([]byte("a ")); string(b) != "a value" || err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -68,7 +67,7 @@ func (c *Client) joinable(ctx context.Context, key, channel string) (*bus.Subscr
 // messages of other instances may go elsewhere.
 func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 	over := func(srv tier.Server) error {
-		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
+		return srv.Together(ctx, true, func(ask layout.Ask) error { return bus.Prove(ask, key, channel, text) })
 	}
 	if c.cluster != nil {
 		return tierCluster{k: c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
@@ -93,7 +92,7 @@ func (c *Client) proveAnew(ctx context.Context, key, channel, text string) error
 	}
 	defer cn.Close()
 	_, err = cn.exchange(ctx, time.Now(), c.o.Timeout, func(cn *conn) error {
-		return bus.Prove(func(b *watch.Batch) ([]resp.Value, error) { return cn.askAll(b.Text, b.N) }, key, channel, text)
+		return bus.Prove(func(b *layout.Batch) ([]resp.Value, error) { return cn.askAll(b.Text, b.N) }, key, channel, text)
 	})
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -65,7 +65,7 @@ func (e *ear) hears(when string, want ...string) {
 	e.told = nil
 }
 
-func drop(s *fakeredis.Server, name, key string) {
+func drop(s *fakes.Redis, name, key string) {
 	s.Publish(layout.Channel(name, 0), layout.Message(&remote.Message{Name: name, Kind: remote.Dropped, Key: key}))
 }
 
@@ -78,17 +78,17 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 		"passes nothing on": "",
 	} {
 		var deaf atomic.Bool
-		fake(t, func(s *fakeredis.Server, _ *redis.Options) {
+		fake(t, func(s *fakes.Redis, _ *redis.Options) {
 			gate(s, func() string { return map[bool]string{true: refused}[deaf.Load()] })
-			var publish fakeredis.Handler
-			publish = s.Handle("PUBLISH", func(ss *fakeredis.Session, args [][]byte) {
+			var publish fakes.RedisHandler
+			publish = s.Handle("PUBLISH", func(ss *fakes.RedisSession, args [][]byte) {
 				if deaf.Load() && refused == "" {
 					ss.Int(0)
 					return
 				}
 				publish(ss, args)
 			})
-		}, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		}, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			deaf.Store(true)
 			e := listen(t, redis.NewBus(c), "n")
 			time.Sleep(time.Minute)
@@ -113,8 +113,8 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 
 // gate makes a server refuse writes with the result of text, unless the result is
 // empty.
-func gate(s *fakeredis.Server, text func() string) {
-	s.Gate = func(ss *fakeredis.Session, name string, _ [][]byte) bool {
+func gate(s *fakes.Redis, text func() string) {
+	s.Gate = func(ss *fakes.RedisSession, name string, _ [][]byte) bool {
 		refused := text()
 		if name != "PERSIST" || refused == "" {
 			return false
@@ -127,7 +127,7 @@ func gate(s *fakeredis.Server, text func() string) {
 // TestServerWithAFullDiskIsNotDeaf, nor one that permits no PERSIST.
 func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
 	for _, text := range []string{"MISCONF Redis is configured to save RDB snapshots", "NOPERM User x has no permissions to run the 'persist' command"} {
-		fake(t, func(s *fakeredis.Server, _ *redis.Options) { gate(s, func() string { return text }) }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, func(s *fakes.Redis, _ *redis.Options) { gate(s, func() string { return text }) }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			e := listen(t, redis.NewBus(c), "n")
 			time.Sleep(time.Minute)
 			e.hears(text, "connected")
@@ -137,7 +137,7 @@ func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
 
 // TestCachesOfABusShareOneConnection and get their own messages, and no others.
 func TestCachesOfABusShareOneConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		b := redis.NewBus(c)
 		var ears []*ear
 		name := func(i int) string { return fmt.Sprint("n", i) }
@@ -182,10 +182,10 @@ func TestCachesOfABusShareOneConnection(t *testing.T) {
 
 // TestChannelThatIsRefusedCostsNoOther and is had when it is permitted.
 func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		var subscribe fakeredis.Handler
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		var subscribe fakes.RedisHandler
 		var permitted atomic.Bool
-		subscribe = s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, args [][]byte) {
+		subscribe = s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, args [][]byte) {
 			if !permitted.Load() && strings.HasSuffix(string(args[1]), ":secret") {
 				ss.Error("NOPERM No permissions to access a channel")
 				return
@@ -204,7 +204,7 @@ func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
 }
 
 func TestMessageThatCannotBeReadIsDeliveredWithoutAKind(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		b := redis.NewBus(c)
 		e, other := listen(t, b, "n"), listen(t, b, "other")
 		e.hears("at first", "connected")
@@ -219,7 +219,7 @@ func TestMessageThatCannotBeReadIsDeliveredWithoutAKind(t *testing.T) {
 
 // TestFollowerThatIsTooSlowHasAGap, and all others of the connection.
 func TestFollowerThatIsTooSlowHasAGap(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		b := redis.NewBus(c)
 		e := listen(t, b, "n")
 		e.hears("at first", "connected")
@@ -246,12 +246,12 @@ func TestFollowerThatIsTooSlowHasAGap(t *testing.T) {
 // TestBusIsConnectedToAServerThatStaysInTheTransactionOfItsProof: an old server refuses each EXEC for want of memory,
 // and takes the next command for a part of the transaction.
 func TestBusIsConnectedToAServerThatStaysInTheTransactionOfItsProof(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		s.Handle("EXEC", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("OOM command not allowed when used memory > 'maxmemory'.")
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		e := listen(t, redis.NewBus(c), "n")
 		time.Sleep(time.Minute)
 		e.hears("for a minute", "connected")
@@ -260,10 +260,10 @@ func TestBusIsConnectedToAServerThatStaysInTheTransactionOfItsProof(t *testing.T
 
 // TestMessageWithoutANumberAsItsAnswerIsNotPublished: in a transaction it is only queued.
 func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Status("QUEUED") })
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		s.Handle("PUBLISH", func(ss *fakes.RedisSession, _ [][]byte) { ss.Status("QUEUED") })
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		if err := redis.NewBus(c).Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.Beat}}); err == nil {
 			t.Error("a queued message counts as published")
 		}

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -23,16 +23,16 @@ import (
 // no read follows it over a shared connection. Of two connections both are shared meanwhile.
 func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
 	var pause atomic.Bool
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns = 2
-		s.Gate = func(_ *fakeredis.Session, name string, _ [][]byte) bool {
+		s.Gate = func(_ *fakes.RedisSession, name string, _ [][]byte) bool {
 			if name == "GET" && pause.CompareAndSwap(true, false) {
 				time.Sleep(400 * time.Millisecond)
 			}
 			return false
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		synctest.Wait()
 		pause.Store(true)
@@ -53,9 +53,9 @@ func TestCallsOfTheirOwnGoOnAfterASharedConnectionWasStuck(t *testing.T) {
 // behindAPause runs f, in a bubble, when a SET waits at the server for 400 ms, and the dial of a second connection takes 300 ms.
 func behindAPause(t *testing.T, f func(t *testing.T, c *redis.Client, wg *sync.WaitGroup)) {
 	var pause, slow atomic.Bool
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns, o.MaxLifetime = 2, time.Hour
-		s.Gate = func(_ *fakeredis.Session, name string, _ [][]byte) bool {
+		s.Gate = func(_ *fakes.RedisSession, name string, _ [][]byte) bool {
 			if name == "SET" && pause.CompareAndSwap(true, false) {
 				time.Sleep(400 * time.Millisecond)
 			}
@@ -68,7 +68,7 @@ func behindAPause(t *testing.T, f func(t *testing.T, c *redis.Client, wg *sync.W
 			return s.Dial(ctx, network, addr)
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		pause.Store(true)
 		slow.Store(true)
@@ -130,7 +130,7 @@ type dials struct {
 }
 
 // of makes a server note its connections in d. Nothing but death ends them.
-func (d *dials) of(s *fakeredis.Server, o *redis.Options) {
+func (d *dials) of(s *fakes.Redis, o *redis.Options) {
 	o.MaxLifetime = time.Hour
 	s.OnDial = func(_ int, client *netsim.Conn) {
 		d.mu.Lock()
@@ -167,11 +167,11 @@ func TestReadFindsAnotherConnectionEachTimeThatTheSharedOneIsSilent(t *testing.T
 
 func silences(t *testing.T, most, readers int, writes bool, dead []int) {
 	var d dials
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns = most
 		d.of(s, o)
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		reads := func(n int, when string) {
 			var wg sync.WaitGroup
 			for range n {
@@ -210,11 +210,11 @@ func silences(t *testing.T, most, readers int, writes bool, dead []int) {
 // TestSilenceOfTheOnlyConnectionEndsWithOneCall: with one connection there is no other one to try.
 func TestSilenceOfTheOnlyConnectionEndsWithOneCall(t *testing.T) {
 	var d dials
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns = 1
 		d.of(s, o)
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		for range 4 {
 			d.forget(1)
@@ -237,10 +237,10 @@ func TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies(t *testing.T)
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			var d dials
 			var held atomic.Bool
-			change := func(s *fakeredis.Server, o *redis.Options) {
+			change := func(s *fakes.Redis, o *redis.Options) {
 				o.MaxConns = most
 				d.of(s, o)
-				s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) {
+				s.Handle("SET", func(ss *fakes.RedisSession, _ [][]byte) {
 					for held.Load() { // in the bubble
 						time.Sleep(10 * time.Millisecond)
 					}
@@ -248,7 +248,7 @@ func TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies(t *testing.T)
 				})
 				answer(s, "$1\r\nv\r\n")
 			}
-			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				mustSet(t, c, "k", "v")
 				held.Store(true)
 				end := time.Now().Add(10 * time.Second)
@@ -298,18 +298,18 @@ func TestReadsGetPastAWriteThatIsHeldBackAlsoIfTheirConnectionDies(t *testing.T)
 // TestSlowDialIsNoSilence: a call that has waited for a dial for long does not take the new connection for a
 // dead one.
 func TestSlowDialIsNoSilence(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			time.Sleep(600 * time.Millisecond) // in the bubble
 			return s.Dial(ctx, network, addr)
 		}
 		answer := s.Handle("GET", nil)
-		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, args [][]byte) {
 			time.Sleep(50 * time.Millisecond) // in the bubble
 			answer(ss, args)
 		})
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		if _, err := get(t.Context(), c, "k"); !errors.Is(err, redis.ErrNil) {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -29,7 +29,7 @@ func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 	} {
 		for _, cluster := range []bool{false, true} {
 			var works atomic.Bool
-			change := func(s *fakeredis.Server, o *redis.Options) {
+			change := func(s *fakes.Redis, o *redis.Options) {
 				o.MaxConns, o.MaxIdle, o.Cluster = 1, 1, cluster
 				o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if !works.Load() {
@@ -38,7 +38,7 @@ func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 					return s.Dial(ctx, network, addr)
 				}
 			}
-			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				sub, err := c.Subscribe(t.Context(), "a")
 				if err != nil {
 					t.Fatal(err)
@@ -62,10 +62,10 @@ func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 }
 
 func TestCallbackOfTLSThatPanicsIsAnErrorAndClosesTheConnection(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) {
+	change := func(_ *fakes.Redis, o *redis.Options) {
 		o.TLS = &tls.Config{ServerName: "x", ClientSessionCache: panickingCache{}}
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		if err := c.Ping(t.Context()); !errors.As(err, new(*redis.ConnError)) {
 			t.Error(err)
 		}
@@ -83,13 +83,13 @@ func (panickingCache) Get(string) (*tls.ClientSessionState, bool) { panic("mine"
 // TestCallbackThatPanicsLeavesNoWriter: the pipeline and the values in it
 // are the caller's again.
 func TestCallbackThatPanicsLeavesNoWriter(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := s.Dial(ctx, network, addr)
 			return plainConn{Conn: nc}, err
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		value := make([]byte, 256<<10)
 		for range 3 {
@@ -110,7 +110,7 @@ func TestCallbackThatPanicsLeavesNoWriter(t *testing.T) {
 
 // TestPanicLeavesNothingAtTheContext: a context may live much longer.
 func TestPanicLeavesNothingAtTheContext(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := &counting{Context: t.Context(), done: make(chan struct{})}
 		for range 3 {
 			func() {

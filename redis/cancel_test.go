@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -81,27 +81,27 @@ func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Context, c *redis.Client, key string) error) (cut, dials int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	slow := time.Duration(1+rng.IntN(3000)) * time.Microsecond
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns = 2 + rng.IntN(6)
 		s.Window = []int{1024, 2000, 16 << 10, 0}[rng.IntN(4)]
 		slices := []int{0, 1, 7, 100}
 		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(slices[(n+int(seed))%4]) }
-		for name, h := range map[string]fakeredis.Handler{
-			"GET": func(ss *fakeredis.Session, args [][]byte) { ss.Bulk(kit.Worth(string(args[1]))) },
-			"MGET": func(ss *fakeredis.Session, args [][]byte) {
+		for name, h := range map[string]fakes.RedisHandler{
+			"GET": func(ss *fakes.RedisSession, args [][]byte) { ss.Bulk(kit.Worth(string(args[1]))) },
+			"MGET": func(ss *fakes.RedisSession, args [][]byte) {
 				ss.Out = fmt.Appendf(ss.Out, "*%d\r\n", len(args)-1)
 				for _, k := range args[1:] {
 					ss.Bulk(kit.Worth(string(k)))
 				}
 			},
 		} {
-			s.Handle(name, func(ss *fakeredis.Session, args [][]byte) {
+			s.Handle(name, func(ss *fakes.RedisSession, args [][]byte) {
 				at := uint64(len(args[1]))<<8 + uint64(args[1][len(args[1])/2])
 				kit.Haltingly(&ss.Out, ss.Flush, rand.New(rand.NewPCG(seed, at)), slow, func() { h(ss, args) })
 			})
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		callers := 1 + rng.IntN(16)
@@ -162,16 +162,16 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 // planned failover, for longer than calls wait.
 func TestReadsGetPastAWriteThatIsHeldBack(t *testing.T) {
 	var held atomic.Bool
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		keep(s)
-		s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("SET", func(ss *fakes.RedisSession, _ [][]byte) {
 			for held.Load() { // in the bubble
 				time.Sleep(10 * time.Millisecond)
 			}
 			ss.Status("OK")
 		})
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		end := time.Now().Add(10 * time.Second)
 		held.Store(true)
 		time.AfterFunc(5*time.Second, func() { held.Store(false) })

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -21,7 +21,7 @@ import (
 func TestDo(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
-			fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, func(s *fakes.Redis, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				ctx := t.Context()
 				if err := c.Ping(ctx); err != nil {
 					t.Error(err)
@@ -50,7 +50,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestEmptyAndMissingAreToldApart(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "empty", "")
 		dst := []byte("head")
 		got, err := c.AppendGet(t.Context(), dst, "empty")
@@ -73,7 +73,7 @@ func TestEmptyAndMissingAreToldApart(t *testing.T) {
 func TestServerErrorsKeepTheConnection(t *testing.T) {
 	for _, code := range []string{"WRONGTYPE", "NOAUTH", "NOPERM", "LOADING", "READONLY", "BUSY", "MOVED", "OOM", "MASTERDOWN", "ERR"} {
 		t.Run(code, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				answer(s, "-"+code+" some text\r\n")
 				_, err := c.AppendGet(t.Context(), nil, "k")
 				for _, err := range []error{err, c.Do(t.Context(), "GET", "k").Err()} {
@@ -99,7 +99,7 @@ func TestServerErrorsKeepTheConnection(t *testing.T) {
 }
 
 func TestErrorsDoNotRepeatArguments(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		err := c.Do(t.Context(), "NOSUCH", "hidden").Err()
 		var se *redis.Error
 		if !errors.As(err, &se) || strings.Contains(err.Error(), "hidden") {
@@ -116,7 +116,7 @@ func TestErrorsDoNotRepeatArguments(t *testing.T) {
 }
 
 func TestCommandsThatChangeTheConnectionAreRefused(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for _, args := range [][]any{
 			{}, {""}, {1}, {"select", 1}, {[]byte("SUBSCRIBE"), "a"}, {"MULTI"}, {"client", "reply", "off"}, {"MONITOR"}, {"HELLO", 3},
 		} {
@@ -163,13 +163,13 @@ func TestGreeting(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			change := func(s *fakeredis.Server, o *redis.Options) {
+			change := func(s *fakes.Redis, o *redis.Options) {
 				s.Old, s.Username, s.Password = tc.old, tc.user, tc.password
 				tc.o.DialContext = s.Dial
 				*o = tc.o
 			}
-			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-				s.Handle("STATE", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk(fmt.Sprint(ss.DB, ss.Name, ss.RESP3)) })
+			fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+				s.Handle("STATE", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk(fmt.Sprint(ss.DB, ss.Name, ss.RESP3)) })
 				r := c.Do(t.Context(), "STATE")
 				if tc.code == "" && tc.old && r.Err() != nil {
 					t.Fatal(r.Err())
@@ -195,13 +195,13 @@ func TestGreeting(t *testing.T) {
 }
 
 func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.Username, o.Password = "hiddenuser", "hiddenword"
-		repeat := func(ss *fakeredis.Session, args [][]byte) { ss.Error("ERR unknown " + fmt.Sprintf("%s", args)) }
+		repeat := func(ss *fakes.RedisSession, args [][]byte) { ss.Error("ERR unknown " + fmt.Sprintf("%s", args)) }
 		s.Handle("HELLO", repeat)
 		s.Handle("AUTH", repeat)
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		for range 2 { // the second one fails in the pause after the dial
 			err := c.Ping(t.Context())
 			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "hidden") {
@@ -212,9 +212,9 @@ func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
 }
 
 func TestUnaskedBytesAreNeverAReply(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "right")
-		s.Handle("TWICE", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("TWICE", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Status("one")
 			ss.Bulk("two")
 		})
@@ -224,7 +224,7 @@ func TestUnaskedBytesAreNeverAReply(t *testing.T) {
 		if v, err := get(t.Context(), c, "k"); v != "right" || err != nil {
 			t.Errorf("the next call got %q, %v", v, err)
 		}
-		s.Handle("PUSHED", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("PUSHED", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(resp.AppendPush(ss.Out, 1), "+news\r\n"...)
 			ss.Bulk("reply")
 		})
@@ -235,10 +235,10 @@ func TestUnaskedBytesAreNeverAReply(t *testing.T) {
 }
 
 func TestMaxValue(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(_ *fakes.Redis, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "fits", strings.Repeat("x", 1000))
-		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, args [][]byte) {
 			if string(args[1]) == "fits" {
 				ss.Bulk(strings.Repeat("x", 1000))
 			} else {
@@ -299,14 +299,14 @@ func converse(t *testing.T, c *redis.Client) (errs []error) {
 
 func TestEveryCutGivesAnErrorOrTheWholeValue(t *testing.T) {
 	cut := -1
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(n int, client *netsim.Conn) {
 			if cut >= 0 {
 				client.CutAfter(cut)
 			}
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		for at := 0; ; at++ {
 			cut = at
 			failed := false
@@ -333,11 +333,11 @@ func TestEveryCutGivesAnErrorOrTheWholeValue(t *testing.T) {
 }
 
 func TestSlicedRepliesAreWhole(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.Window = 3
 		s.OnDial = func(_ int, client *netsim.Conn) { client.Slice(1) }
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		for i, err := range converse(t, c) {
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
@@ -347,7 +347,7 @@ func TestSlicedRepliesAreWhole(t *testing.T) {
 }
 
 func TestRepliesThatStopHalfWay(t *testing.T) {
-	stall := func(s *fakeredis.Server, _ *redis.Options) {
+	stall := func(s *fakes.Redis, _ *redis.Options) {
 		answer(s, "$100\r\nabc")
 	}
 	calls := map[string]func(ctx context.Context, c *redis.Client) error{
@@ -363,7 +363,7 @@ func TestRepliesThatStopHalfWay(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			fake(t, stall, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+			fake(t, stall, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 				start := time.Now()
 				err := call(kit.Within(t, 200*time.Millisecond), c)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
@@ -441,13 +441,13 @@ func (h hooked) Read(p []byte) (int, error) {
 
 func TestCancelAfterTheLastByteHarmsNoOtherCall(t *testing.T) {
 	after := func() {}
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := s.Dial(ctx, network, addr)
 			return hooked{nc, &after}, err
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		for range 10 {
 			ctx, cancel := context.WithCancel(t.Context())

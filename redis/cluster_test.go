@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -20,10 +20,10 @@ import (
 
 // cluster runs f in a bubble with a model cluster of three primaries, as many
 // replicas as are wanted, and a client for it.
-func cluster(t *testing.T, replicas int, change func(*fakeredis.Cluster, *redis.Options), f func(t *testing.T, k *fakeredis.Cluster, c *redis.Client)) {
+func cluster(t *testing.T, replicas int, change func(*fakes.RedisCluster, *redis.Options), f func(t *testing.T, k *fakes.RedisCluster, c *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := fakeredis.NewCluster(3, replicas)
+		k := fakes.NewRedisCluster(3, replicas)
 		defer k.Close()
 		o := redis.Options{Cluster: true, Addr: k.Addr(0), DialContext: k.Dial}
 		if change != nil {
@@ -39,7 +39,7 @@ func cluster(t *testing.T, replicas int, change func(*fakeredis.Cluster, *redis.
 }
 
 // keysOf returns a key for each of the three primaries.
-func keysOf(k *fakeredis.Cluster) (keys [3]string) {
+func keysOf(k *fakes.RedisCluster) (keys [3]string) {
 	for i := 0; keys[0] == "" || keys[1] == "" || keys[2] == ""; i++ {
 		key := fmt.Sprint("key", i)
 		keys[k.Owner(key)] = key
@@ -55,7 +55,7 @@ func mustGet(t *testing.T, c *redis.Client, key, want string) {
 }
 
 // calls is how often any node was called by this name.
-func calls(k *fakeredis.Cluster, name string) (n int) {
+func calls(k *fakes.RedisCluster, name string) (n int) {
 	for _, s := range k.Servers {
 		n += s.Calls(name)
 	}
@@ -63,7 +63,7 @@ func calls(k *fakeredis.Cluster, name string) (n int) {
 }
 
 func TestClusterCallsReachTheNodeOfTheirKey(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		big := strings.Repeat("b", 100<<10)
 		for i, key := range keysOf(k) {
 			mustSet(t, c, key, "v")
@@ -95,7 +95,7 @@ func TestClusterCallsReachTheNodeOfTheirKey(t *testing.T) {
 }
 
 func TestMovedSlotIsFollowedAtOnceAndTheTopologyAskedForOnce(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		key := keysOf(k)[0]
 		mustSet(t, c, key, "v")
 		k.Change(map[int]int{slots.Of(key): 2})
@@ -122,7 +122,7 @@ func TestMovedSlotIsFollowedAtOnceAndTheTopologyAskedForOnce(t *testing.T) {
 }
 
 func TestKeyThatIsAskedForElsewhereChangesNoTopology(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		key := keysOf(k)[0]
 		other := "other{" + key + "}"
 		big := strings.Repeat("b", 100<<10)
@@ -165,13 +165,13 @@ func TestKeyThatIsAskedForElsewhereChangesNoTopology(t *testing.T) {
 }
 
 func TestCallIsSentOnFiveTimesAtMost(t *testing.T) {
-	cluster(t, 0, func(k *fakeredis.Cluster, _ *redis.Options) {
+	cluster(t, 0, func(k *fakes.RedisCluster, _ *redis.Options) {
 		for i, s := range k.Servers { // each points to the next
-			s.Handle("ECHO", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("MOVED 0 " + k.Addr((i+1)%3)) })
-			s.Handle("TIME", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("MOVED 99999 " + k.Addr(1)) })
-			s.Handle("ROLE", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("ASK 0 not an address") })
+			s.Handle("ECHO", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("MOVED 0 " + k.Addr((i+1)%3)) })
+			s.Handle("TIME", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("MOVED 99999 " + k.Addr(1)) })
+			s.Handle("ROLE", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("ASK 0 not an address") })
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		var refused *redis.Error
 		if err := c.Do(t.Context(), "ECHO", "x").Err(); !errors.As(err, &refused) || refused.Code != "MOVED" {
 			t.Errorf("error %v", err)
@@ -201,7 +201,7 @@ func TestCallIsSentOnFiveTimesAtMost(t *testing.T) {
 }
 
 func TestStatesThatPassAreWaitedFor(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		key := keysOf(k)[0]
 		mustSet(t, c, key, "v")
 		k.Down(0, true)
@@ -234,12 +234,12 @@ func TestStatesThatPassAreWaitedFor(t *testing.T) {
 }
 
 func TestKilledPrimaryIsSurvived(t *testing.T) {
-	cluster(t, 3, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 3, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		key := keys[0]
 		mustSet(t, c, key, "v")
 		mustSet(t, c, keys[1], "w")
-		k.Servers[3].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("v") })
+		k.Servers[3].Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("v") })
 		k.Servers[0].Stop()
 		time.AfterFunc(3*time.Second, func() { k.Promote(3) })
 		start := time.Now()
@@ -280,16 +280,16 @@ func TestCallsAtAPrimaryThatWentSilentAreFreedByItsSuccessor(t *testing.T) {
 func silentPrimary(t *testing.T, command string) {
 	var mu sync.Mutex
 	var conns []*netsim.Conn
-	cluster(t, 3, func(k *fakeredis.Cluster, _ *redis.Options) {
+	cluster(t, 3, func(k *fakes.RedisCluster, _ *redis.Options) {
 		k.Servers[0].OnDial = func(_ int, client *netsim.Conn) {
 			mu.Lock()
 			defer mu.Unlock()
 			conns = append(conns, client)
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		key := keysOf(k)[0]
 		mustSet(t, c, key, "v")
-		k.Servers[3].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("v") })
+		k.Servers[3].Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("v") })
 		mu.Lock()
 		for _, nc := range conns {
 			nc.StallAfter(0)
@@ -325,11 +325,11 @@ func silentPrimary(t *testing.T, command string) {
 }
 
 func TestNoConnectionOutlivesTheRoleOfItsServer(t *testing.T) {
-	cluster(t, 3, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 3, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		mustSet(t, c, keys[0], "v")
 		mustSet(t, c, keys[1], "w")
-		k.Servers[3].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("v") })
+		k.Servers[3].Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("v") })
 		k.Promote(3)
 		mustGet(t, c, keys[0], "v") // MOVED tells
 		time.Sleep(2 * time.Second)
@@ -341,7 +341,7 @@ func TestNoConnectionOutlivesTheRoleOfItsServer(t *testing.T) {
 		}
 		dials := k.Servers[0].Dials()
 		k.Promote(0) // and back: connections from in between are of no use
-		k.Servers[0].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("u") })
+		k.Servers[0].Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("u") })
 		mustGet(t, c, keys[0], "u")
 		if k.Servers[0].Dials() == dials {
 			t.Error("no connection of its own for the new role")
@@ -350,7 +350,7 @@ func TestNoConnectionOutlivesTheRoleOfItsServer(t *testing.T) {
 }
 
 func TestManyKeysAreSplitBySlotAndJoined(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		var set, get, want []any
 		for i := range 50 {
 			get = append(get, fmt.Sprint("k", i))
@@ -358,7 +358,7 @@ func TestManyKeysAreSplitBySlotAndJoined(t *testing.T) {
 			set = append(set, get[i], want[i])
 		}
 		for _, s := range k.Servers {
-			s.Handle("MSET", func(ss *fakeredis.Session, args [][]byte) {
+			s.Handle("MSET", func(ss *fakes.RedisSession, args [][]byte) {
 				n := len(ss.Out)
 				for i := 1; i < len(args); i += 2 {
 					ss.Answer("SET", args[i], args[i+1])
@@ -395,12 +395,12 @@ func TestManyKeysAreSplitBySlotAndJoined(t *testing.T) {
 		if err := c.Do(t.Context(), "MSET", "a", 1, "b").Err(); err == nil {
 			t.Error("MSET of half a pair")
 		}
-		k.Servers[1].Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM no") })
+		k.Servers[1].Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("OOM no") })
 		var refused *redis.Error
 		if err := c.Do(t.Context(), append([]any{"MGET"}, get...)...).Err(); !errors.As(err, &refused) || refused.Code != "OOM" {
 			t.Errorf("error %v", err)
 		}
-		k.Servers[1].Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
+		k.Servers[1].Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(1) })
 		if err := c.Do(t.Context(), append([]any{"MGET"}, get...)...).Err(); err == nil {
 			t.Error("a part that is no array was joined")
 		}
@@ -408,10 +408,10 @@ func TestManyKeysAreSplitBySlotAndJoined(t *testing.T) {
 }
 
 func TestPipelineIsSplitByNodeAndItsRepliesKeepTheirOrder(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		script := redis.NewScript("return ARGV[1]")
 		for _, s := range k.Servers {
-			s.Script("return ARGV[1]", func(ss *fakeredis.Session, args [][]byte) { ss.Bulk(string(args[len(args)-1])) })
+			s.Script("return ARGV[1]", func(ss *fakes.RedisSession, args [][]byte) { ss.Bulk(string(args[len(args)-1])) })
 		}
 		p := c.Pipeline()
 		for round := range 3 {
@@ -448,12 +448,12 @@ func TestPipelineIsSplitByNodeAndItsRepliesKeepTheirOrder(t *testing.T) {
 }
 
 func TestPipelineGetsRepliesOfTheReachableNodes(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		for _, key := range keys {
 			mustSet(t, c, key, "v")
 		}
-		k.Servers[1].Handle("INCR", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+		k.Servers[1].Handle("INCR", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 		p := c.Pipeline()
 		for _, key := range keys {
 			p.Add("GET", key)
@@ -473,7 +473,7 @@ func TestPipelineGetsRepliesOfTheReachableNodes(t *testing.T) {
 }
 
 func TestKeysInSeveralSlotsAreRefusedBeforeAnythingIsSent(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		script := redis.NewScript("return 1")
 		if err := c.Eval(t.Context(), script, keys[:]).Err(); !errors.Is(err, redis.ErrCrossSlot) {
@@ -489,7 +489,7 @@ func TestKeysInSeveralSlotsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			t.Errorf("%d commands were sent", n)
 		}
 		for _, s := range k.Servers {
-			s.Script("return 1", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
+			s.Script("return 1", func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(1) })
 		}
 		for _, keys := range [][]string{nil, {"{a}1", "{a}2"}} {
 			if n, err := c.Eval(t.Context(), script, keys).Int(); n != 1 || err != nil {
@@ -500,7 +500,7 @@ func TestKeysInSeveralSlotsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 }
 
 func TestSlotWithoutANodeIsAnErrorInTime(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		k.Lose(0, 16383/3)
 		mustSet(t, c, keys[1], "v")

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
@@ -108,7 +108,7 @@ func (c *conn) serverRun(ctx context.Context, timeout time.Duration, plain *atom
 	if errors.As(err, &refused) {
 		return "", nil
 	}
-	return watch.Run(v), err
+	return layout.Run(v), err
 }
 
 // once sends one command over a connection outside of a pool. An error reply is

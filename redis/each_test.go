@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -19,11 +19,11 @@ type plainConn struct{ net.Conn }
 
 // windows runs f with networks that hold almost nothing, with connections that
 // can tell whether they have room and others.
-func windows(t *testing.T, f func(t *testing.T, s *fakeredis.Server, c *redis.Client)) {
+func windows(t *testing.T, f func(t *testing.T, s *fakes.Redis, c *redis.Client)) {
 	for _, window := range []int{1, 64, 1024, 4096} {
 		for _, tells := range []bool{true, false} {
 			t.Run(fmt.Sprintf("window=%d,tells=%v", window, tells), func(t *testing.T) {
-				fake(t, func(s *fakeredis.Server, o *redis.Options) {
+				fake(t, func(s *fakes.Redis, o *redis.Options) {
 					s.Window = window
 					o.Timeout = time.Hour // of the bubble
 					if tells {
@@ -47,7 +47,7 @@ func TestTypedPipelineCannotDeadlock(t *testing.T) {
 		}
 		return i * 5
 	}
-	windows(t, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	windows(t, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		for round := range 2 {
 			for i := range 60 {
@@ -79,7 +79,7 @@ func TestTypedPipelineCannotDeadlock(t *testing.T) {
 }
 
 func TestPipelineSetHasALife(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		p.Set("a", []byte("1"), 1500*time.Microsecond)
 		p.Add("PTTL", "a")
@@ -106,8 +106,8 @@ func TestPipelineSetHasALife(t *testing.T) {
 }
 
 func TestPipelineRefusesLargeValues(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxValue = 1000 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(_ *fakes.Redis, o *redis.Options) { o.MaxValue = 1000 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := t.Context()
 		fits, large := make([]byte, 1000), make([]byte, 1001)
 		bad := map[string]func(p *redis.Pipeline){
@@ -147,7 +147,7 @@ func TestPipelineRefusesLargeValues(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for _, n := range []int{0, 1, 100, 16 << 10, 100_000} {
 			want := strings.Repeat("v", n)
 			if err := c.Set(t.Context(), "k", []byte(want), 0); err != nil {
@@ -163,7 +163,7 @@ func TestSet(t *testing.T) {
 		if n, err := c.Do(t.Context(), "PTTL", "k").Int(); n != 1 || err != nil {
 			t.Errorf("life %d, %v", n, err)
 		}
-		s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM full") })
+		s.Handle("SET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("OOM full") })
 		var se *redis.Error
 		if err := c.Set(t.Context(), "k", nil, 0); !errors.As(err, &se) || se.Code != "OOM" {
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestSet(t *testing.T) {
 }
 
 func TestEachStopsCallingAfterAnErrorAndKeepsTheConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		own := errors.New("own")
 		for _, p := range []*redis.Pipeline{c.Pipeline(), c.Multi()} {
 			for range 700 {
@@ -195,7 +195,7 @@ func TestEachStopsCallingAfterAnErrorAndKeepsTheConnection(t *testing.T) {
 }
 
 func TestEachPassesOnScriptsThatWereNotKnownLast(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		a, b := joins(s, "a"), joins(s, "b")
 		c.Eval(t.Context(), b, nil) // known from before
 		for _, order := range []string{"0 1 3 4 2 5 ", "0 1 2 3 4 5 "} {
@@ -233,8 +233,8 @@ func TestEachPassesOnScriptsThatWereNotKnownLast(t *testing.T) {
 }
 
 func TestCallbackThatPanicsClosesItsConnectionOnly(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns, o.MaxIdle = 1, 1 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(_ *fakes.Redis, o *redis.Options) { o.MaxConns, o.MaxIdle = 1, 1 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -270,7 +270,7 @@ func TestCallbackThatPanicsClosesItsConnectionOnly(t *testing.T) {
 }
 
 func TestMGet(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		var keys, want []string
 		for i, n := range []int{0, 1, 10, 4096, 16 << 10, 16 << 10, 32 << 10, 63 << 10, 64 << 10, 200_000, 3} {
 			key := fmt.Sprint("k", i)
@@ -301,7 +301,7 @@ func TestMGet(t *testing.T) {
 		if err := c.MGet(t.Context(), nil, nil); err != nil {
 			t.Error(err)
 		}
-		s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM no") })
+		s.Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM no") })
 		var se *redis.Error
 		if err := c.MGet(t.Context(), keys, nil); !errors.As(err, &se) || se.Code != "NOPERM" || redis.SafeToRetry(err) {
 			t.Error(err)
@@ -318,8 +318,8 @@ func TestMGetOfAWrongShapeIsBroken(t *testing.T) {
 		"*2\r\n$1\r\nx\r\n:1\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "*2\r\n$1\r\nx\r\n-ERR x\r\n", "%1\r\n$1\r\nx\r\n$1\r\ny\r\n",
 		"*2\r\n$1\r\nx\r\n>1\r\n+news\r\n$1\r\ny\r\n", "*2\r\n$1\r\nx\r\n$-2\r\n",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-			s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			s.Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 			err := c.MGet(t.Context(), []string{"a", "b"}, func(i int, v []byte, found bool) error {
 				if i != 0 || string(v) != "x" || !found {
 					t.Errorf("%q: %d, %q, %v", raw, i, v, found)
@@ -335,8 +335,8 @@ func TestMGetOfAWrongShapeIsBroken(t *testing.T) {
 		})
 	}
 	// A push does not belong to the reply and is ignored, like an attribute.
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, ">1\r\n+news\r\n*2\r\n|1\r\n+a\r\n+b\r\n$1\r\nx\r\n$-1\r\n"...)
 		})
 		got := ""

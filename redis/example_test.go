@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -38,7 +38,7 @@ func Example() {
 // connect is redis.New(redis.Options{}), but that the server is a model in
 // memory, so that the examples need none.
 func connect() *redis.Client {
-	c, err := redis.New(redis.Options{DialContext: fakeredis.New().Dial})
+	c, err := redis.New(redis.Options{DialContext: fakes.NewRedis().Dial})
 	if err != nil {
 		log.Fatal(err)
 	}

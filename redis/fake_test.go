@@ -5,16 +5,16 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
 // fake runs f in a bubble with a model server and a client for it. change, if
 // not nil, alters both before the client is made.
-func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t *testing.T, s *fakeredis.Server, c *redis.Client)) {
+func fake(t *testing.T, change func(*fakes.Redis, *redis.Options), f func(t *testing.T, s *fakes.Redis, c *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		defer s.Close()
 		o := redis.Options{DialContext: s.Dial}
 		if change != nil {
@@ -30,8 +30,8 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 }
 
 // answer makes every GET send these bytes as they are.
-func answer(s *fakeredis.Server, raw string) {
-	s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+func answer(s *fakes.Redis, raw string) {
+	s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 }
 
 // get is AppendGet as text.

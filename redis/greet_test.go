@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -22,14 +22,14 @@ import (
 func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		asked := 0
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			s.Old, s.Username, s.Password = old, "u1", "hidden1"
 			o.Credentials = func(context.Context) (string, string, error) {
 				asked++
 				return fmt.Sprint("u", asked), fmt.Sprint("hidden", asked), nil
 			}
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			if err := c.Ping(t.Context()); err != nil || asked != 1 {
 				t.Errorf("%v, asked %d times", err, asked)
 			}
@@ -70,8 +70,8 @@ func TestCredentialsThatCannotBeHadAreAnErrorInTime(t *testing.T) {
 		"hangs":  {func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "", ctx.Err() }, context.DeadlineExceeded, time.Second},
 		"panics": {func(context.Context) (string, string, error) { panic("mine") }, nil, 0},
 	} {
-		change := func(_ *fakeredis.Server, o *redis.Options) { o.Credentials, o.DialTimeout = tc.ask, time.Second }
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		change := func(_ *fakes.Redis, o *redis.Options) { o.Credentials, o.DialTimeout = tc.ask, time.Second }
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			start := time.Now()
 			err := c.Ping(kit.Within(t, 10*time.Second))
 			var ce *redis.ConnError
@@ -94,10 +94,10 @@ func TestProtocolIsSpokenAsWanted(t *testing.T) {
 	}{
 		{0, false, "3", 1}, {0, true, "2", 1}, {2, false, "2", 0}, {2, true, "2", 0}, {3, false, "3", 1}, {3, true, "", 1},
 	} {
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			s.Old, s.Username, s.Password = tc.old, "u", "p"
 			o.Protocol, o.Username, o.Password, o.DB, o.ClientName = tc.protocol, "u", "p", 2, "me"
-			s.Handle("STATE", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("STATE", func(ss *fakes.RedisSession, _ [][]byte) {
 				spoken := "2"
 				if ss.RESP3 {
 					spoken = "3"
@@ -105,7 +105,7 @@ func TestProtocolIsSpokenAsWanted(t *testing.T) {
 				ss.Bulk(fmt.Sprint(spoken, ss.DB, ss.Name))
 			})
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			got, err := c.Do(t.Context(), "STATE").String()
 			var se *redis.Error
 			if tc.want == "" && !errors.As(err, &se) || tc.want != "" && (got != tc.want+"2me" || err != nil) {
@@ -149,13 +149,13 @@ func TestConnectionsToADeposedPrimaryAreLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				was, is := fakeredis.New(), fakeredis.New()
+				was, is := fakes.NewRedis(), fakes.NewRedis()
 				defer was.Close()
 				defer is.Close()
-				refuse := func(ss *fakeredis.Session, _ [][]byte) {
+				refuse := func(ss *fakes.RedisSession, _ [][]byte) {
 					ss.Error("READONLY You can't write against a read only replica.")
 				}
-				var now atomic.Pointer[fakeredis.Server]
+				var now atomic.Pointer[fakes.Redis]
 				now.Store(was)
 				c, err := redis.New(redis.Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					return now.Load().Dial(ctx, network, addr)
@@ -194,8 +194,8 @@ func TestConnectionsToADeposedPrimaryAreLeft(t *testing.T) {
 }
 
 func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("READONLY no") })
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("SET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("READONLY no") })
 		for range 100 {
 			c.Set(t.Context(), "k", nil, 0)
 			c.Set(t.Context(), "k", make([]byte, 20_000), 0)
@@ -212,11 +212,11 @@ func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
 func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 	for _, u := range uses() {
 		password := ""
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			keep(s)
 			o.Credentials = func(context.Context) (string, string, error) { return "", password, nil }
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
 				t.Errorf("%s: %q, %v", u.name, got, err)
 			}
@@ -240,9 +240,9 @@ func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 // a moment of its own.
 func TestConnectionsThatAreNotAuthenticatedOneAfterTheOtherFailNoCall(t *testing.T) {
 	calls := 0
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		keep(s)
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 			if calls++; calls%5 == 0 {
 				ss.Error("NOAUTH Authentication required.")
 				return
@@ -250,7 +250,7 @@ func TestConnectionsThatAreNotAuthenticatedOneAfterTheOtherFailNoCall(t *testing
 			ss.Bulk("own")
 		})
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for i := range 100 {
 			if got, err := c.Do(t.Context(), "GET", "k").String(); got != "own" || err != nil {
 				t.Fatalf("call %d: %q, %v", i, got, err)
@@ -261,8 +261,8 @@ func TestConnectionsThatAreNotAuthenticatedOneAfterTheOtherFailNoCall(t *testing
 
 // TestServerThatKnowsNoUserIsNotDialledAllTheTime: it greets, and then refuses all.
 func TestServerThatKnowsNoUserIsNotDialledAllTheTime(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		refuse := func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOAUTH Authentication required.") }
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		refuse := func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOAUTH Authentication required.") }
 		s.Handle("SET", refuse)
 		s.Handle("GET", refuse)
 		for range 100 {
@@ -284,7 +284,7 @@ func TestServerThatKnowsNoUserIsNotDialledAllTheTime(t *testing.T) {
 func TestGreetingThatIsCutRefusesNoCall(t *testing.T) {
 	for _, at := range []int{0, 3} { // before the answer, and in the middle of it
 		for _, in := range []int{2, 4} { // of so many connections one gets through
-			change := func(s *fakeredis.Server, _ *redis.Options) {
+			change := func(s *fakes.Redis, _ *redis.Options) {
 				keep(s)
 				s.OnDial = func(n int, client *netsim.Conn) {
 					if n%in < in-1 {
@@ -298,7 +298,7 @@ func TestGreetingThatIsCutRefusesNoCall(t *testing.T) {
 }
 
 // allReadAgainAndAgain has many callers read over new connections.
-func allReadAgainAndAgain(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+func allReadAgainAndAgain(t *testing.T, s *fakes.Redis, c *redis.Client) {
 	for range 50 {
 		var wg sync.WaitGroup
 		for i := range 24 {
@@ -316,10 +316,10 @@ func allReadAgainAndAgain(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 
 // TestServerThatCutsEveryGreetingIsNotDialledInAStorm: it is as good as dead.
 func TestServerThatCutsEveryGreetingIsNotDialledInAStorm(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(_ int, client *netsim.Conn) { client.CutAfter(0) }
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
 			at := time.Now()
 			if err := c.Ping(t.Context()); err == nil || !redis.SafeToRetry(err) || time.Since(at) > 100*time.Millisecond {
@@ -334,8 +334,8 @@ func TestServerThatCutsEveryGreetingIsNotDialledInAStorm(t *testing.T) {
 
 // TestRefusedGreetingIsNotTriedAgain: the server has said no.
 func TestRefusedGreetingIsNotTriedAgain(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) { s.Password, o.Password = "right", "wrong" }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(s *fakes.Redis, o *redis.Options) { s.Password, o.Password = "right", "wrong" }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		if err := c.Ping(t.Context()); err == nil || s.Dials() != 1 {
 			t.Errorf("%v, %d dials", err, s.Dials())
 		}
@@ -346,7 +346,7 @@ func TestRefusedGreetingIsNotTriedAgain(t *testing.T) {
 // A connection that it opens in the end is closed.
 func TestCloseDoesNotWaitForADialThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		defer s.Close()
 		answer := make(chan struct{})
 		c, err := redis.New(redis.Options{DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
@@ -406,7 +406,7 @@ func TestCloseWaitsForAllDialsThatHangTogether(t *testing.T) {
 		closes(t, c)
 	})
 	var hang atomic.Bool
-	cluster(t, 3, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 3, func(k *fakes.RedisCluster, o *redis.Options) {
 		dial := o.DialContext
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if hang.Load() {
@@ -414,7 +414,7 @@ func TestCloseWaitsForAllDialsThatHangTogether(t *testing.T) {
 			}
 			return dial(ctx, network, addr)
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for _, key := range keysOf(k) {
 			mustSet(t, c, key, "v")
 		}

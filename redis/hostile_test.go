@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -181,7 +181,7 @@ func TestHostileReplyEndsItsConnectionOnly(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			for _, tc := range hostile {
-				fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+				fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 					judge(t, s, c, w, tc.name, tc.reply, tc.verdict)
 				})
 			}
@@ -189,13 +189,13 @@ func TestHostileReplyEndsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, reply string, verdict verdict) {
-	var hit *fakeredis.Session
-	s.Handle(w.command, func(ss *fakeredis.Session, _ [][]byte) {
+func judge(t *testing.T, s *fakes.Redis, c *redis.Client, w way, name, reply string, verdict verdict) {
+	var hit *fakes.RedisSession
+	s.Handle(w.command, func(ss *fakes.RedisSession, _ [][]byte) {
 		hit = ss
 		ss.Out = append(ss.Out, reply...)
 	})
-	s.Handle("SLOW", func(ss *fakeredis.Session, _ [][]byte) {
+	s.Handle("SLOW", func(ss *fakes.RedisSession, _ [][]byte) {
 		time.Sleep(500 * time.Millisecond)
 		ss.Status("OK")
 	})
@@ -248,11 +248,11 @@ func TestHostileReplyFailsTheCallsBehindIt(t *testing.T) {
 		if tc.verdict != broken {
 			continue
 		}
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			if err := c.Ping(t.Context()); err != nil { // there is one connection for all
 				t.Fatal(err)
 			}
-			s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+			s.Handle("GET", func(ss *fakes.RedisSession, args [][]byte) {
 				time.Sleep(10 * time.Millisecond)
 				if string(args[1]) == "bad" {
 					ss.Out = append(ss.Out, tc.reply...)
@@ -286,15 +286,15 @@ func TestHostileGreetingEndsItsConnectionOnly(t *testing.T) {
 		if tc.verdict == extra || tc.verdict == sound {
 			continue
 		}
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			o.DialTimeout = time.Second
-			var sane fakeredis.Handler
-			sane = s.Handle("HELLO", func(ss *fakeredis.Session, args [][]byte) {
+			var sane fakes.RedisHandler
+			sane = s.Handle("HELLO", func(ss *fakes.RedisSession, args [][]byte) {
 				s.Handle("HELLO", sane) // from the second time on
 				ss.Out = append(ss.Out, tc.reply...)
 			})
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			err := c.Do(kit.Within(t, 10*time.Second), "PING").Err()
 			var ce *redis.ConnError
 			if !errors.As(err, &ce) || errors.Is(err, redis.ErrProtocol) != (tc.verdict == broken) || !redis.SafeToRetry(err) {
@@ -317,8 +317,8 @@ func TestHostileReplyToSubscribe(t *testing.T) {
 		if tc.verdict != broken {
 			continue
 		}
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-			bad := func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, tc.reply...) }
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			bad := func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, tc.reply...) }
 			sane := s.Handle("SUBSCRIBE", bad)
 			sub, err := c.Subscribe(t.Context(), "a")
 			if err != nil {
@@ -421,7 +421,7 @@ func TestHostileReplyTakesLittleMemory(t *testing.T) {
 }
 
 func TestRepliesToAnotherProtocolSayNothingOfThemselves(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for _, raw := range []string{"@hidden\r\n", ":hidden\r\n", "$hidden\r\n", "$3\r\nhidden"} {
 			answer(s, raw)
 			if _, err := get(t.Context(), c, "k"); err == nil || strings.Contains(err.Error(), "hidden") {
@@ -439,8 +439,8 @@ func FuzzServerBytes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		first, err := resp.NewReader(strings.NewReader(string(raw)), resp.Limits{}).Read()
 		for _, w := range ways() {
-			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-				s.Handle(w.command, func(ss *fakeredis.Session, _ [][]byte) {
+			fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+				s.Handle(w.command, func(ss *fakes.RedisSession, _ [][]byte) {
 					ss.Out = append(ss.Out, raw...)
 					ss.Hangup()
 				})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -18,11 +18,11 @@ import (
 func TestStringIsUnderstoodInEveryWay(t *testing.T) {
 	const about = "|1\r\n+ttl\r\n:3\r\n"
 	for _, conns := range []int{1, 8} { // one is not shared
-		change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns, o.MaxIdle = conns, conns }
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		change := func(_ *fakes.Redis, o *redis.Options) { o.MaxConns, o.MaxIdle = conns, conns }
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			answer(s, about+"$2\r\nhi\r\n")
-			s.Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, about+"=6\r\ntxt:hi\r\n"...) })
-			s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("INFO", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, about+"=6\r\ntxt:hi\r\n"...) })
+			s.Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = append(ss.Out, about+"*1\r\n"+about+"$2\r\nhi\r\n"...)
 			})
 			ctx := t.Context()
@@ -79,7 +79,7 @@ func TestNumbersReadTheSameInBothProtocols(t *testing.T) {
 		{":1\r\n", "#t\r\n"},
 		{":0\r\n", "#f\r\n"},
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			read := func(wire string) string {
 				answer(s, wire)
 				r := c.Do(context.Background(), "GET", "k")
@@ -101,11 +101,11 @@ func TestNumbersReadTheSameInBothProtocols(t *testing.T) {
 // are usually written.
 func TestLongestTimesAndLargestNumbersAreNoBounds(t *testing.T) {
 	for _, conns := range []int{1, math.MaxInt} {
-		change := func(_ *fakeredis.Server, o *redis.Options) {
+		change := func(_ *fakes.Redis, o *redis.Options) {
 			o.MaxConns, o.MaxIdle, o.MaxValue, o.MaxReply = conns, conns, math.MaxInt, math.MaxInt
 			o.Timeout, o.DialTimeout, o.IdleTimeout, o.MaxLifetime = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			mustSet(t, c, "k", "v")
 			if v, err := get(t.Context(), c, "k"); v != "v" || err != nil {
 				t.Errorf("%q, %v", v, err)
@@ -134,8 +134,8 @@ func TestLongestTimesAndLargestNumbersAreNoBounds(t *testing.T) {
 
 func TestReplyOfAnotherTypeIsTold(t *testing.T) {
 	for _, shared := range []int{1, 8} {
-		change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns, o.MaxIdle = shared, shared }
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		change := func(_ *fakes.Redis, o *redis.Options) { o.MaxConns, o.MaxIdle = shared, shared }
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			ctx := t.Context()
 			answer(s, "*1\r\n:1\r\n")
 			_, err1 := get(ctx, c, "k")

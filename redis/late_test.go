@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -37,16 +37,16 @@ var overdue = map[string]func(context.Context, *redis.Client) error{ // read-onl
 // TestErrorAfterTheDeadlineIsThatOfTheContext has all limits of a client end, and its
 // connections fail, at the instant of the deadline of its caller.
 func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
-	silent := func(s *fakeredis.Server) {
-		s.Handle("GET", func(*fakeredis.Session, [][]byte) {})
-		s.Handle("SET", func(*fakeredis.Session, [][]byte) {})
+	silent := func(s *fakes.Redis) {
+		s.Handle("GET", func(*fakes.RedisSession, [][]byte) {})
+		s.Handle("SET", func(*fakes.RedisSession, [][]byte) {})
 	}
-	for event, change := range map[string]func(*fakeredis.Server, *redis.Options){
-		"no reply": func(s *fakeredis.Server, _ *redis.Options) { silent(s) },
-		"no connection": func(_ *fakeredis.Server, o *redis.Options) {
+	for event, change := range map[string]func(*fakes.Redis, *redis.Options){
+		"no reply": func(s *fakes.Redis, _ *redis.Options) { silent(s) },
+		"no connection": func(_ *fakes.Redis, o *redis.Options) {
 			o.DialContext = kit.NoRoute
 		},
-		"connection lost": func(s *fakeredis.Server, o *redis.Options) {
+		"connection lost": func(s *fakes.Redis, o *redis.Options) {
 			silent(s)
 			o.DialContext = kit.LostAfter(time.Second, o.DialContext)
 		},
@@ -54,10 +54,10 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 		for name, call := range overdue {
 			t.Run(event+"/"+name, func(t *testing.T) {
 				for range 20 { // the timer that runs first is chosen at random
-					fake(t, func(s *fakeredis.Server, o *redis.Options) {
+					fake(t, func(s *fakes.Redis, o *redis.Options) {
 						o.Timeout, o.DialTimeout = time.Second, time.Second
 						change(s, o)
-					}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+					}, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 						ctx := kit.Within(t, time.Second)
 						if event != "no reply" {
 							ctx = kit.Hasty(t.Context(), time.Second)
@@ -87,14 +87,14 @@ func TestTimeoutBoundsACallOfAnUnknownScript(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fake(t, func(s *fakeredis.Server, o *redis.Options) {
+			fake(t, func(s *fakes.Redis, o *redis.Options) {
 				o.Timeout = time.Second
-				s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
+				s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) {
 					time.Sleep(900 * time.Millisecond)
 					ss.Error("NOSCRIPT No matching script.")
 				})
-				s.Handle("EVAL", func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) })
-			}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+				s.Handle("EVAL", func(*fakes.RedisSession, [][]byte) { time.Sleep(time.Minute) })
+			}, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 				start := time.Now()
 				err := call(t.Context(), c)
 				var timeout net.Error

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -28,7 +28,7 @@ func texts(replies []redis.Reply) string {
 }
 
 func TestTransactionIsOneRoundTrip(t *testing.T) {
-	windows(t, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	windows(t, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		script := joins(s, "s")
 		tx := c.Multi()
 		if replies, err := tx.Do(t.Context()); replies != nil || err != nil {
@@ -66,7 +66,7 @@ func TestTransactionIsOneRoundTrip(t *testing.T) {
 }
 
 func TestTransactionWithARefusedCommandExecutesNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		tx := c.Multi()
 		tx.Add("SET", "k", "v")
 		tx.Add("NOSUCH", "hidden")
@@ -104,9 +104,9 @@ func TestTransactionThatTheServerDoesNotBegin(t *testing.T) {
 		{"executes the commands one by one", "+OK\r\n", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-				s.Handle("MULTI", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("LOADING busy") })
-				s.Handle("SET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, tc.others...) })
+			fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+				s.Handle("MULTI", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("LOADING busy") })
+				s.Handle("SET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, tc.others...) })
 				tx := c.Multi()
 				tx.Set("a", nil, 0)
 				tx.Set("b", nil, 0)
@@ -140,9 +140,9 @@ func TestTransactionAnsweredByNonsenseIsBroken(t *testing.T) {
 		{"broken element", "+OK\r\n", "+QUEUED\r\n", "*1\r\n$-9\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				for name, raw := range map[string]string{"MULTI": tc.multi, "SET": tc.set, "EXEC": tc.exec} {
-					s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+					s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 				}
 				tx := c.Multi()
 				tx.Set("a", nil, 0)
@@ -176,7 +176,7 @@ func increase(ctx context.Context, c *redis.Client, meanwhile func()) error {
 }
 
 func TestWatchExecutesNothingIfAKeyHasChanged(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := t.Context()
 		if err := increase(ctx, c, func() {}); err != nil {
 			t.Error(err)
@@ -200,7 +200,7 @@ func TestWatchExecutesNothingIfAKeyHasChanged(t *testing.T) {
 }
 
 func TestWatchLeavesTheConnectionAsItWas(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := t.Context()
 		own := errors.New("own")
 		var kept *redis.Tx
@@ -240,7 +240,7 @@ func TestWatchLeavesTheConnectionAsItWas(t *testing.T) {
 		if _, err := c.Watch(ctx, nil, nil); err == nil {
 			t.Error("no keys accepted")
 		}
-		s.Handle("WATCH", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM no") })
+		s.Handle("WATCH", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM no") })
 		var se *redis.Error
 		if _, err := c.Watch(ctx, []string{"k"}, nil); !errors.As(err, &se) || s.Dials() != 1 {
 			t.Errorf("%v, %d connections", err, s.Dials())
@@ -249,7 +249,7 @@ func TestWatchLeavesTheConnectionAsItWas(t *testing.T) {
 }
 
 func TestWatchEndsWithItsConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for name, tc := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/observe"
-	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/mux"
@@ -42,7 +42,7 @@ type node struct {
 	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64
-	home   namespace.Home
+	home   layout.Home
 	// opened counts connections opened to serve calls, before their first use. A
 	// failover shows in it: no connection survives a failover. In a cluster it also
 	// counts other events that may have changed the server's role.

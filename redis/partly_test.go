@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -18,7 +18,7 @@ import (
 // Calls about several nodes of a cluster, some of which are dead or hang.
 
 func TestEachGetsTheRepliesOfLivingNodesAndThenReturnsTheErrorOfADeadOne(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		for _, key := range keys {
 			mustSet(t, c, key, "v")
@@ -55,19 +55,19 @@ func TestEachGetsTheRepliesOfLivingNodesAndThenReturnsTheErrorOfADeadOne(t *test
 
 // hanging makes node 1 hang, once its connections are open, and has the client not know yet
 // that the slot of the key of node 0 is served by node 2.
-func hanging(t *testing.T, k *fakeredis.Cluster, c *redis.Client, keys [3]string) {
+func hanging(t *testing.T, k *fakes.RedisCluster, c *redis.Client, keys [3]string) {
 	t.Helper()
 	for _, key := range keys {
 		mustSet(t, c, key, "v")
 	}
-	hung := func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) }
+	hung := func(*fakes.RedisSession, [][]byte) { time.Sleep(time.Minute) }
 	k.Servers[1].Handle("GET", hung)
 	k.Servers[1].Handle("INCR", hung)
 	k.Change(map[int]int{slots.Of(keys[0]): 2})
 }
 
 func TestRedirectedCommandDoesNotWaitForANodeThatHangs(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		hanging(t, k, c, keys)
 		p := c.Pipeline()
@@ -90,7 +90,7 @@ func TestRedirectedCommandDoesNotWaitForANodeThatHangs(t *testing.T) {
 }
 
 func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		hanging(t, k, c, keys)
 		// Of the other commands to node 0 one has to wait, and one goes on to the node that hangs.
@@ -101,8 +101,8 @@ func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
 			}
 		}
 		k.Migrate(others[0], 1)
-		k.Servers[0].Handle("STRLEN", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("TRYAGAIN for the test") })
-		k.Servers[1].Handle("STRLEN", func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) })
+		k.Servers[0].Handle("STRLEN", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("TRYAGAIN for the test") })
+		k.Servers[1].Handle("STRLEN", func(*fakes.RedisSession, [][]byte) { time.Sleep(time.Minute) })
 		p := c.Pipeline()
 		p.Add("STRLEN", others[0])
 		p.Add("STRLEN", others[1])
@@ -122,12 +122,12 @@ func TestErrorOfACommandOnItsWayHasAReason(t *testing.T) {
 
 // TestCommandsAboutOneKeyStayInOrderBesideAPause has the first of two commands wait, while the second one is redirected.
 func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		mustSet(t, c, keys[0], "v")
 		var order []string
 		again := true
-		k.Servers[0].Handle("APPEND", func(ss *fakeredis.Session, _ [][]byte) {
+		k.Servers[0].Handle("APPEND", func(ss *fakes.RedisSession, _ [][]byte) {
 			if again {
 				again = false
 				ss.Error("TRYAGAIN for the test")
@@ -136,7 +136,7 @@ func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
 			order = append(order, "first")
 			ss.Bulk("1")
 		})
-		k.Servers[0].Handle("GETEX", func(ss *fakeredis.Session, _ [][]byte) {
+		k.Servers[0].Handle("GETEX", func(ss *fakes.RedisSession, _ [][]byte) {
 			if again || len(order) == 0 {
 				ss.Error(fmt.Sprint("ASK ", slots.Of(keys[0]), " ", k.Addr(2)))
 				return
@@ -144,7 +144,7 @@ func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
 			order = append(order, "second")
 			ss.Bulk("2")
 		})
-		k.Servers[2].Handle("GETEX", func(ss *fakeredis.Session, _ [][]byte) {
+		k.Servers[2].Handle("GETEX", func(ss *fakes.RedisSession, _ [][]byte) {
 			order = append(order, "second")
 			ss.Bulk("2")
 		})
@@ -161,12 +161,12 @@ func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
 }
 
 func TestCommandsAboutOneKeyStayInOrderBesideReplicas(t *testing.T) {
-	cluster(t, 3, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 3, func(k *fakes.RedisCluster, o *redis.Options) {
 		o.ReplicaReads = true
 		for _, s := range k.Servers[3:] {
-			s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("of a replica") })
+			s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("of a replica") })
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		mustSet(t, c, keys[0], "before")
 		p := c.Pipeline()
@@ -198,13 +198,13 @@ func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var k *fakeredis.Cluster
-			cluster(t, 0, func(all *fakeredis.Cluster, _ *redis.Options) { k = all }, func(t *testing.T, _ *fakeredis.Cluster, c *redis.Client) {
+			var k *fakes.RedisCluster
+			cluster(t, 0, func(all *fakes.RedisCluster, _ *redis.Options) { k = all }, func(t *testing.T, _ *fakes.RedisCluster, c *redis.Client) {
 				key := keysOf(k)[0]
 				mustSet(t, c, key, "v")
 				var well atomic.Bool
 				var sent atomic.Int64
-				k.Servers[0].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+				k.Servers[0].Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 					if sent.Add(1); !well.Load() {
 						ss.Error(fmt.Sprint("MOVED ", slots.Of(key), " 10.9.9.9:1"))
 						return
@@ -232,11 +232,11 @@ func TestRedirectionsBeforeAPauseDoNotCount(t *testing.T) {
 
 func TestScriptRunsAtALivingNodeWhileAnotherIsDead(t *testing.T) {
 	const text = "return 7"
-	cluster(t, 0, func(k *fakeredis.Cluster, _ *redis.Options) {
+	cluster(t, 0, func(k *fakes.RedisCluster, _ *redis.Options) {
 		for _, s := range k.Servers {
-			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(7) })
+			s.Script(text, func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(7) })
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		for _, key := range keys {
 			mustSet(t, c, key, "v")

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestSubscriptionToPatterns(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, func(s *fakes.Redis, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			patterns := []string{"news:*", "*:eu"}
 			sub, err := c.PSubscribe(t.Context(), patterns...)
 			if err != nil {
@@ -52,8 +52,8 @@ func TestHostileMessagesOfPatternsAndShards(t *testing.T) {
 		">3\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n", ">5\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n$1\r\nx\r\n$1\r\nx\r\n",
 		">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n:1\r\n$1\r\nx\r\n", ">2\r\n$8\r\nsmessage\r\n$1\r\na\r\n", ">3\r\n$8\r\nsmessage\r\n$1\r\na\r\n_\r\n",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-			ping := s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			ping := s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 			sub, err := c.PSubscribe(t.Context(), "a*")
 			if err != nil {
 				t.Fatal(err)
@@ -78,13 +78,13 @@ func TestSubscriptionThatTheServerEndsBeginsAgain(t *testing.T) {
 			return c.SSubscribe(t.Context(), "a")
 		},
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			sub, err := subscribe(c, t)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want(t, sub, redis.Subscribed, "")
-			ping := s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {
+			ping := s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = fmt.Appendf(ss.Out, ">3\r\n+%s\r\n$1\r\na\r\n:0\r\n", word)
 			})
 			if e := want(t, sub, redis.Gap, ""); e.Err == nil || !strings.Contains(e.Err.Error(), "ended by the server") {
@@ -98,7 +98,7 @@ func TestSubscriptionThatTheServerEndsBeginsAgain(t *testing.T) {
 }
 
 func TestShardedSubscriptionFollowsItsSlot(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		channels := []string{keys[0], "x{" + keys[0] + "}"}
 		sub, err := c.SSubscribe(t.Context(), channels...)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestPipelineAnswersInOrder(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		if replies, err := p.Do(t.Context()); replies != nil || err != nil {
 			t.Errorf("empty: %v, %v", replies, err)
@@ -43,7 +43,7 @@ func TestPipelineAnswersInOrder(t *testing.T) {
 }
 
 func TestPipelineWithABadArgumentSendsNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		p.Add("SET", "k", "v")
 		p.Add("SET", "k", nil)
@@ -62,7 +62,7 @@ func TestLargePipelineCannotDeadlock(t *testing.T) {
 	// The windows hold less than a command; the server does not read on while
 	// a reply waits to be taken.
 	for _, window := range []int{64, 4096} {
-		fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Window = window }, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		fake(t, func(s *fakes.Redis, _ *redis.Options) { s.Window = window }, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 			p := c.Pipeline()
 			value := strings.Repeat("x", 1000)
 			for i := range 1000 {
@@ -82,8 +82,8 @@ func TestLargePipelineCannotDeadlock(t *testing.T) {
 }
 
 func TestLargePipelineThatFailsReturnsTheRepliesThatCame(t *testing.T) {
-	fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Window = 4096 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("LAST", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, func(s *fakes.Redis, _ *redis.Options) { s.Window = 4096 }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("LAST", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Status("bye")
 			ss.Hangup()
 		})
@@ -112,8 +112,8 @@ func TestLargePipelineThatFailsReturnsTheRepliesThatCame(t *testing.T) {
 }
 
 // joins is a script that returns its keys and arguments.
-func joins(s *fakeredis.Server, text string) *redis.Script {
-	s.Script(text, func(ss *fakeredis.Session, args [][]byte) {
+func joins(s *fakes.Redis, text string) *redis.Script {
+	s.Script(text, func(ss *fakes.RedisSession, args [][]byte) {
 		var all []string
 		for _, a := range args {
 			all = append(all, string(a))
@@ -124,7 +124,7 @@ func joins(s *fakeredis.Server, text string) *redis.Script {
 }
 
 func TestEvalSendsTheTextOnce(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		script := joins(s, "a")
 		for range 3 {
 			if v, err := c.Eval(t.Context(), script, []string{"k"}, 1, "x").String(); v != "a:k,1,x" || err != nil {
@@ -145,7 +145,7 @@ func TestEvalSendsTheTextOnce(t *testing.T) {
 }
 
 func TestPipelineSendsScriptsThatTheServerDoesNotKnow(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		a, b := joins(s, "a"), joins(s, "b")
 		c.Eval(t.Context(), b, nil) // known from before
 		p := c.Pipeline()
@@ -172,9 +172,9 @@ func TestPipelineSendsScriptsThatTheServerDoesNotKnow(t *testing.T) {
 }
 
 func TestReplies(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		raw := func(wire string) redis.Reply {
-			s.Handle("RAW", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, wire...) })
+			s.Handle("RAW", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, wire...) })
 			return c.Do(t.Context(), "RAW")
 		}
 		ints := map[string]int64{":7\r\n": 7, "$2\r\n-3\r\n": -3, "#t\r\n": 1, "#f\r\n": 0, "+12\r\n": 12}

@@ -11,16 +11,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
 // slowly makes a command that takes d, and reports how many ran at once.
-func slowly(s *fakeredis.Server, d time.Duration) *atomic.Int64 {
+func slowly(s *fakes.Redis, d time.Duration) *atomic.Int64 {
 	var now, most atomic.Int64
-	s.Handle("SLOW", func(ss *fakeredis.Session, _ [][]byte) {
+	s.Handle("SLOW", func(ss *fakes.RedisSession, _ [][]byte) {
 		most.Store(max(most.Load(), now.Add(1)))
 		time.Sleep(d)
 		now.Add(-1)
@@ -44,10 +44,10 @@ func burst(t *testing.T, c *redis.Client, n int, args ...any) {
 }
 
 func TestPoolIsBounded(t *testing.T) {
-	change := func(_ *fakeredis.Server, o *redis.Options) {
+	change := func(_ *fakes.Redis, o *redis.Options) {
 		o.MaxConns, o.MaxIdle, o.IdleTimeout, o.MaxLifetime = 4, 2, time.Minute, time.Hour
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		most := slowly(s, 10*time.Millisecond)
 		burst(t, c, 100, "SLOW")
 		synctest.Wait()
@@ -81,11 +81,11 @@ func TestPoolIsBounded(t *testing.T) {
 // idle for long, shared or not.
 func TestConnectionInUseIsReplacedAfterItsLifetime(t *testing.T) {
 	for _, u := range uses() {
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			keep(s)
 			o.MaxLifetime = time.Second
 		}
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			for range 1000 {
 				if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
 					t.Fatalf("%s: %q, %v", u.name, got, err)
@@ -100,7 +100,7 @@ func TestConnectionInUseIsReplacedAfterItsLifetime(t *testing.T) {
 }
 
 func TestWaitingForAConnectionObeysTheContext(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		slowly(s, time.Minute)
 		var wg sync.WaitGroup
 		wg.Go(func() { burst(t, c, 1, "SLOW") })
@@ -132,8 +132,8 @@ func TestWaitingForAConnectionObeysTheContext(t *testing.T) {
 }
 
 func TestNoWaiterIsLost(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("LAST", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("LAST", func(ss *fakes.RedisSession, _ [][]byte) {
 			time.Sleep(time.Millisecond)
 			ss.Status("OK")
 			ss.Hangup()
@@ -160,7 +160,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 
 func TestDialIsNotBoundToTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		defer s.Close()
 		c, err := redis.New(redis.Options{DialTimeout: 2 * time.Second, DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
 			time.Sleep(time.Second)
@@ -208,13 +208,13 @@ func TestDialTimeout(t *testing.T) {
 }
 
 func TestDeadServerIsNotDialledInAStorm(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		s.Stop()
 		start := time.Now()
 		for time.Since(start) < 10*time.Second {
 			at := time.Now()
 			err := c.Ping(t.Context())
-			if !errors.Is(err, fakeredis.ErrRefused) || !redis.SafeToRetry(err) {
+			if !errors.Is(err, fakes.ErrRefused) || !redis.SafeToRetry(err) {
 				t.Fatal(err)
 			}
 			if time.Since(at) != 0 {
@@ -237,13 +237,13 @@ func TestDeadServerIsNotDialledInAStorm(t *testing.T) {
 }
 
 func TestManyCallersFailTogetherOnADeadServer(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns = 8 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxConns = 8 }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		s.Stop()
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
 				for range 100 {
-					if err := c.Ping(t.Context()); !errors.Is(err, fakeredis.ErrRefused) {
+					if err := c.Ping(t.Context()); !errors.Is(err, fakes.ErrRefused) {
 						t.Error(err)
 					}
 				}
@@ -257,7 +257,7 @@ func TestManyCallersFailTogetherOnADeadServer(t *testing.T) {
 }
 
 func TestRestartCostsNoFailedRead(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		slowly(s, time.Millisecond)
 		burst(t, c, 6, "SLOW")
@@ -303,7 +303,7 @@ func TestOnlyHarmlessCallsAreSentTwice(t *testing.T) {
 		}, 1},
 	}
 	for _, tc := range calls {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			// The shared connection and another have served before.
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
@@ -313,7 +313,7 @@ func TestOnlyHarmlessCallsAreSentTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The server takes the command and goes away without a word.
-			s.Handle(tc.name, func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+			s.Handle(tc.name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 			err := tc.call(t.Context(), c)
 			if err == nil || redis.SafeToRetry(err) {
 				t.Errorf("%s: error %v", tc.name, err)
@@ -326,7 +326,7 @@ func TestOnlyHarmlessCallsAreSentTwice(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		slowly(s, time.Minute)
 		var wg sync.WaitGroup
 		for range 4 { // two that run, two that wait
@@ -358,10 +358,10 @@ func TestClose(t *testing.T) {
 
 func TestReplyThatBeganIsNotAskedForAgain(t *testing.T) {
 	var conn *netsim.Conn
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(_ int, client *netsim.Conn) { conn = client }
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "value")
 		conn.CutAfter(conn.Received() + 3)
 		if v, err := get(t.Context(), c, "k"); err == nil || redis.SafeToRetry(err) || s.Calls("GET") != 1 {
@@ -373,7 +373,7 @@ func TestReplyThatBeganIsNotAskedForAgain(t *testing.T) {
 // TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared: the connection that
 // all share is not known to be dead, and does not come back.
 func TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		p := c.Pipeline()
 		p.Add("GET", "k")
@@ -391,14 +391,14 @@ func TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared(t *testing.T) {
 }
 
 func TestCallWaitsForAConnectionThoughAllAreShared(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxConns = 2
-		s.Handle("STRLEN", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("STRLEN", func(ss *fakes.RedisSession, _ [][]byte) {
 			time.Sleep(2500 * time.Millisecond) // in the bubble
 			ss.Int(1)
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := c.Do(kit.Within(t, 5*time.Second), "STRLEN", "k").Err(); err != nil {

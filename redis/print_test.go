@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -16,12 +16,12 @@ import (
 // TestNothingPrintsCredentials: neither by a verb of fmt, right or wrong, nor in
 // a log, nor as a part of something else.
 func TestNothingPrintsCredentials(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		keep(s)
 		s.Username, s.Password = "hidden-user", "hidden-password"
 		o.Username, o.Password = s.Username, s.Password
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)

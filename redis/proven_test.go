@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -19,10 +19,10 @@ import (
 )
 
 // drops makes a server carry out each script, as a drop, and returns their number.
-func drops(s *fakeredis.Server) *atomic.Int64 {
+func drops(s *fakes.Redis) *atomic.Int64 {
 	n := new(atomic.Int64)
 	for _, name := range []string{"EVAL", "EVALSHA"} {
-		s.Handle(name, func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle(name, func(ss *fakes.RedisSession, args [][]byte) {
 			if strings.Contains(string(args[1]), "run_id") {
 				ss.Null()
 				return
@@ -43,7 +43,7 @@ func dropAt(t *testing.T, tier *redis.Tier) error {
 
 // dropsAt makes the servers carry out drops, and returns a tier and the number of drops
 // at each.
-func dropsAt(w *fakeredis.Watched, c *redis.Client) (tier *redis.Tier, at []*atomic.Int64) {
+func dropsAt(w *fakes.WatchedRedis, c *redis.Client) (tier *redis.Tier, at []*atomic.Int64) {
 	for _, s := range w.Servers {
 		at = append(at, drops(s))
 	}
@@ -53,7 +53,7 @@ func dropsAt(w *fakeredis.Watched, c *redis.Client) (tier *redis.Tier, at []*ato
 // TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName: the old one lives on, and
 // the messages of the sentinels are lost.
 func TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, at := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil || at[0].Load() == 0 {
 			t.Fatalf("%v, %d drops", err, at[0].Load())
@@ -75,14 +75,14 @@ func TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName(t *testing.T) {
 // TestNewerAnswerIsHeededAtOnce although other sentinels are slow or behind.
 func TestNewerAnswerIsHeededAtOnce(t *testing.T) {
 	var slow atomic.Bool
-	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
-		w.Answer = func(i int, _ *fakeredis.Session, _ [][]byte) bool {
+	watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
+		w.Answer = func(i int, _ *fakes.RedisSession, _ [][]byte) bool {
 			if slow.Load() && i > 0 {
 				time.Sleep(time.Hour) // in the bubble
 			}
 			return false
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, at := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestNewerAnswerIsHeededAtOnce(t *testing.T) {
 // TestDropIsNotConfirmedWhileMostSentinelsAreSilent: they may have named another
 // primary long ago. Reads go on.
 func TestDropIsNotConfirmedWhileMostSentinelsAreSilent(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
@@ -136,13 +136,13 @@ func TestDropIsNotConfirmedWhileMostSentinelsAreSilent(t *testing.T) {
 func TestSilentSentinelDelaysNoDrop(t *testing.T) {
 	var mu sync.Mutex // guards conns
 	var conns []*netsim.Conn
-	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
+	watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
 		w.Sentinels[0].OnDial = func(_ int, c *netsim.Conn) {
 			mu.Lock()
 			defer mu.Unlock()
 			conns = append(conns, c)
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSilentSentinelDelaysNoDrop(t *testing.T) {
 // TestDropsShareTheQuestionsToSentinels: many drops, one in each millisecond, share a few rounds of
 // questions.
 func TestDropsShareTheQuestionsToSentinels(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, _ := dropsAt(w, c)
 		for range 3000 {
 			if err := dropAt(t, tier); err != nil {
@@ -194,7 +194,7 @@ func TestDropsShareTheQuestionsToSentinels(t *testing.T) {
 // TestSentinelThatLiesConfirmsNothing: it insists on a primary that the others have
 // replaced, by a number that they do not know.
 func TestSentinelThatLiesConfirmsNothing(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestSentinelThatLiesConfirmsNothing(t *testing.T) {
 // TestBusWithoutMostSentinelsIsSilent within three seconds, and connected when they are
 // back.
 func TestBusWithoutMostSentinelsIsSilent(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		e := listen(t, redis.NewBus(c), "n")
 		time.Sleep(time.Minute)
 		e.hears("at first", "connected")
@@ -237,7 +237,7 @@ func TestBusWithoutMostSentinelsIsSilent(t *testing.T) {
 // address is an address behind which the server changes. run has a run id for each, or
 // an empty one if it is not told.
 type address struct {
-	servers [2]*fakeredis.Server
+	servers [2]*fakes.Redis
 	at      atomic.Int64
 }
 
@@ -247,9 +247,9 @@ func repointed(t *testing.T, tells bool, f func(t *testing.T, a *address, c *red
 	synctest.Test(t, func(t *testing.T) {
 		a := &address{}
 		for i := range a.servers {
-			s := fakeredis.New()
+			s := fakes.NewRedis()
 			defer s.Close()
-			s.Handle("EVAL", func(ss *fakeredis.Session, args [][]byte) {
+			s.Handle("EVAL", func(ss *fakes.RedisSession, args [][]byte) {
 				if !tells || !strings.Contains(string(args[1]), "run_id") {
 					ss.Error("NOPERM this user has no permissions to run the 'eval' command")
 					return
@@ -307,7 +307,7 @@ func TestNewConnectionToAnotherServerEndsTheOthers(t *testing.T) {
 		mustSet(t, c, "k", "old")
 		setAt(t, a.servers[1], "k", "new")
 		held := make(chan struct{})
-		a.servers[0].Handle("INCR", func(*fakeredis.Session, [][]byte) { <-held })
+		a.servers[0].Handle("INCR", func(*fakes.RedisSession, [][]byte) { <-held })
 		errs := make(chan error, 1)
 		go func() { errs <- c.Do(kit.Within(t, time.Hour), "INCR", "x").Err() }()
 		synctest.Wait()
@@ -329,7 +329,7 @@ func TestNewConnectionToAnotherServerEndsTheOthers(t *testing.T) {
 
 // TestPlainClientAsksNoServerForItsRun: a proxy may end the connection for that.
 func TestPlainClientAsksNoServerForItsRun(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		if n := s.Calls("EVAL") + s.Calls("INFO"); n != 0 {
 			t.Errorf("%d commands", n)
@@ -364,7 +364,7 @@ func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
 			before := s.Handle("EVAL", nil)
 			at[i] = drops(s)
 			counted := s.Handle("EVAL", nil)
-			s.Handle("EVAL", func(ss *fakeredis.Session, args [][]byte) {
+			s.Handle("EVAL", func(ss *fakes.RedisSession, args [][]byte) {
 				if strings.Contains(string(args[1]), "run_id") {
 					before(ss, args)
 					return
@@ -401,10 +401,10 @@ func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
 // server is not asked any more. A server that has told its run is asked always.
 func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 	for _, ends := range []string{"EVAL", "INFO"} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			redis.NewTier(c)
 			asked := 0
-			s.Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("EVAL", func(ss *fakes.RedisSession, _ [][]byte) {
 				asked++
 				ss.Error("ERR unknown command 'EVAL'")
 				if ends == "EVAL" {
@@ -412,7 +412,7 @@ func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 					ss.Hangup()
 				}
 			})
-			s.Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+			s.Handle("INFO", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 			for i := range 3 {
 				if err := c.Do(kit.Within(t, time.Second), "SET", "k", "v").Err(); err != nil {
 					t.Errorf("%s ends connections, call %d: %v", ends, i, err)
@@ -427,7 +427,7 @@ func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
 	repointed(t, true, func(t *testing.T, a *address, c *redis.Client) {
 		redis.NewTier(c)
 		mustSet(t, c, "k", "v")
-		a.servers[1].Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+		a.servers[1].Handle("EVAL", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 		a.at.Store(1)
 		time.Sleep(2 * time.Minute)
 		if err := c.Do(kit.Within(t, time.Minute), "SET", "k", "v").Err(); err == nil {

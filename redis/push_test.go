@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -17,12 +17,12 @@ const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
 
 // TestPushThatNeverEndsHoldsUpNoDial: it has begun behind the greeting.
 func TestPushThatNeverEndsHoldsUpNoDial(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		s.Handle("HELLO", func(ss *fakeredis.Session, args [][]byte) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		s.Handle("HELLO", func(ss *fakes.RedisSession, args [][]byte) {
 			ss.Out = append(ss.Out, "*0\r\n>1000\r\n"...)
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		began := time.Now()
 		if err := c.Ping(t.Context()); err == nil || time.Since(began) > 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
@@ -33,8 +33,8 @@ func TestPushThatNeverEndsHoldsUpNoDial(t *testing.T) {
 // TestPushBehindAReplyCostsNothing: it may come with the reply, before another
 // command is sent. Any other bytes at that time are foreign.
 func TestPushBehindAReplyCostsNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, push+"+PONG\r\n"+push+push...) })
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, push+"+PONG\r\n"+push+push...) })
 		for range 3 {
 			p := c.Pipeline()
 			p.Add("PING")
@@ -55,7 +55,7 @@ func TestPushBehindAReplyCostsNothing(t *testing.T) {
 		if n := s.Dials(); n != 2 { // one of them is shared
 			t.Errorf("%d connections", n)
 		}
-		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "+PONG\r\n"+push+"+1\r\n"...) })
+		s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, "+PONG\r\n"+push+"+1\r\n"...) })
 		p := c.Pipeline()
 		p.Add("PING")
 		p.Do(t.Context())

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis/recorded"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -23,10 +23,10 @@ type outcome struct {
 }
 
 // replay plays a conversation again. fault sets one on a connection.
-func replay(t *testing.T, p recorded.Play, said *recorded.Conversation, fault func(i int, client *netsim.Conn)) (all []outcome, wrong string) {
+func replay(t *testing.T, p fakes.Play, said *fakes.Conversation, fault func(i int, client *netsim.Conn)) (all []outcome, wrong string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		player := &recorded.Player{Conversation: said, OnDial: fault}
+		player := &fakes.Player{Conversation: said, OnDial: fault}
 		// No connection counts as stuck, or another one would be asked for.
 		o := redis.Options{DialContext: player.Dial, MaxConns: 16, Timeout: 10 * time.Second}
 		if p.Change != nil {
@@ -41,7 +41,7 @@ func replay(t *testing.T, p recorded.Play, said *recorded.Conversation, fault fu
 			defer cancel()
 			start := time.Now()
 			result, err := f(ctx)
-			all = append(all, outcome{recorded.Short(result), err, time.Since(start)})
+			all = append(all, outcome{fakes.Short(result), err, time.Since(start)})
 		}, c)
 		c.Close()
 		wrong = player.Close()
@@ -50,16 +50,16 @@ func replay(t *testing.T, p recorded.Play, said *recorded.Conversation, fault fu
 }
 
 func TestRecordedConversationsPlayAgain(t *testing.T) {
-	plays := recorded.Plays()
+	plays := fakes.Plays()
 	if len(plays) < 12 {
 		t.Errorf("%d conversations", len(plays))
 	}
 	for _, p := range plays {
-		said, err := recorded.Read("testdata/conversations", p.Name)
+		said, err := fakes.Read("testdata/conversations", p.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := recorded.Parse(said.String())
+		again, err := fakes.Parse(said.String())
 		if err != nil || again.String() != said.String() {
 			t.Errorf("%s: written and read it is another one: %v", p.Name, err)
 		}
@@ -78,7 +78,7 @@ func TestRecordedConversationsPlayAgain(t *testing.T) {
 
 // faults are the positions at which a connection is cut or stalled: all of
 // them, except most positions inside long texts.
-func faults(said *recorded.Conversation, conn int) (all []int) {
+func faults(said *fakes.Conversation, conn int) (all []int) {
 	at := 0
 	for _, turn := range said.Conns[conn] {
 		for i := range len(turn.Server) {
@@ -95,7 +95,7 @@ func faults(said *recorded.Conversation, conn int) (all []int) {
 // TestEveryCutGivesAnErrorOrTheFullValue: never a wrong value, wherever a
 // connection is reset in a recorded conversation.
 func TestEveryCutGivesAnErrorOrTheFullValue(t *testing.T) {
-	eachFault(t, func(p recorded.Play, said *recorded.Conversation, conn, at int) {
+	eachFault(t, func(p fakes.Play, said *fakes.Conversation, conn, at int) {
 		all, _ := replay(t, p, said, func(i int, client *netsim.Conn) {
 			if i == conn {
 				client.CutAfter(at)
@@ -112,7 +112,7 @@ func TestEveryCutGivesAnErrorOrTheFullValue(t *testing.T) {
 // TestEveryStallEndsWithItsContext: wherever a server stops in the middle of a
 // recorded conversation, a call with 200 ms is over after exactly that.
 func TestEveryStallEndsWithItsContext(t *testing.T) {
-	eachFault(t, func(p recorded.Play, said *recorded.Conversation, conn, at int) {
+	eachFault(t, func(p fakes.Play, said *fakes.Conversation, conn, at int) {
 		all, _ := replay(t, p, said, func(i int, client *netsim.Conn) {
 			if i == conn {
 				client.StallAfter(at)
@@ -131,9 +131,9 @@ func TestEveryStallEndsWithItsContext(t *testing.T) {
 }
 
 // eachFault calls f for each position of each connection of each play.
-func eachFault(t *testing.T, f func(p recorded.Play, said *recorded.Conversation, conn, at int)) {
-	for _, p := range recorded.Plays() {
-		said, err := recorded.Read("testdata/conversations", p.Name)
+func eachFault(t *testing.T, f func(p fakes.Play, said *fakes.Conversation, conn, at int)) {
+	for _, p := range fakes.Plays() {
+		said, err := fakes.Read("testdata/conversations", p.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -18,7 +18,7 @@ import (
 // after a call of fail does not succeed; the one after it does.
 func refusesOnce(t *testing.T, f func(t *testing.T, c *redis.Client, fail func())) {
 	var fail atomic.Bool
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if fail.CompareAndSwap(true, false) {
 				return nil, errors.New("connection refused")
@@ -26,7 +26,7 @@ func refusesOnce(t *testing.T, f func(t *testing.T, c *redis.Client, fail func()
 			return s.Dial(ctx, network, addr)
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		p := c.Pipeline()
 		p.Set("large", []byte(strings.Repeat("x", 1<<20)), 0)
 		if _, err := p.Do(t.Context()); err != nil {

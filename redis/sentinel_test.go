@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -21,10 +21,10 @@ import (
 
 // watched runs f in a bubble with two servers, three sentinels that watch them, and
 // a client. change, if not nil, alters them before the client is made.
-func watched(t *testing.T, change func(*fakeredis.Watched, *redis.Options), f func(t *testing.T, w *fakeredis.Watched, c *redis.Client)) {
+func watched(t *testing.T, change func(*fakes.WatchedRedis, *redis.Options), f func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := fakeredis.NewWatched(2, 3)
+		w := fakes.NewWatchedRedis(2, 3)
 		defer w.Close()
 		o := redis.Options{
 			Sentinel: redis.Sentinel{Primary: "mymaster"}, Addr: w.SentinelAddr(0),
@@ -43,7 +43,7 @@ func watched(t *testing.T, change func(*fakeredis.Watched, *redis.Options), f fu
 }
 
 // setAt sets a key at one server, past its client.
-func setAt(t *testing.T, s *fakeredis.Server, key, value string) {
+func setAt(t *testing.T, s *fakes.Redis, key, value string) {
 	t.Helper()
 	defer s.SetGate(s.Gate)
 	s.SetGate(nil)
@@ -70,7 +70,7 @@ func read(t *testing.T, c *redis.Client, key string, d time.Duration) string {
 }
 
 func TestSentinelsNameThePrimary(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		if v, err := get(t.Context(), c, "k"); v != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
@@ -88,7 +88,7 @@ func TestSentinelsNameThePrimary(t *testing.T) {
 }
 
 func TestClientOpensNothingBeforeTheFirstCall(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		synctest.Wait()
 		if n := w.Sentinels[0].Dials() + w.Servers[0].Dials(); n != 0 {
 			t.Errorf("%d connections", n)
@@ -99,7 +99,7 @@ func TestClientOpensNothingBeforeTheFirstCall(t *testing.T) {
 // TestFailoverClosesConnectionsToTheOldPrimary: at once, also those in use, although
 // the old primary lives on and takes itself for the primary.
 func TestFailoverClosesConnectionsToTheOldPrimary(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		setAt(t, w.Servers[1], "k", "new")
 		sub, err := c.Subscribe(t.Context(), "news")
@@ -108,7 +108,7 @@ func TestFailoverClosesConnectionsToTheOldPrimary(t *testing.T) {
 		}
 		expect(t, sub, redis.Subscribed)
 		held := make(chan struct{})
-		w.Servers[0].Handle("INCR", func(*fakeredis.Session, [][]byte) { <-held })
+		w.Servers[0].Handle("INCR", func(*fakes.RedisSession, [][]byte) { <-held })
 		errs := make(chan error, 1)
 		go func() { errs <- c.Do(kit.Within(t, time.Hour), "INCR", "x").Err() }()
 		time.Sleep(10 * time.Second)
@@ -146,11 +146,11 @@ func expect(t *testing.T, sub *redis.Subscription, kind redis.EventKind) {
 }
 
 func TestReadThatWaitsAtTheOldPrimaryIsRepeatedAtTheNewOne(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		setAt(t, w.Servers[1], "k", "new")
 		held := make(chan struct{})
-		w.Servers[0].Handle("GET", func(*fakeredis.Session, [][]byte) { <-held })
+		w.Servers[0].Handle("GET", func(*fakes.RedisSession, [][]byte) { <-held })
 		time.AfterFunc(100*time.Millisecond, func() {
 			w.Role(1, "master")
 			w.Tell(0, 1, 2)
@@ -164,7 +164,7 @@ func TestReadThatWaitsAtTheOldPrimaryIsRepeatedAtTheNewOne(t *testing.T) {
 }
 
 func TestKilledPrimaryIsReplacedWithoutAMessage(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		setAt(t, w.Servers[1], "k", "new")
 		w.Servers[0].Stop()
@@ -183,11 +183,11 @@ func TestKilledPrimaryIsReplacedWithoutAMessage(t *testing.T) {
 }
 
 func TestSilentAndDeadSentinelsAreNotWaitedFor(t *testing.T) {
-	change := func(w *fakeredis.Watched, o *redis.Options) {
+	change := func(w *fakes.WatchedRedis, o *redis.Options) {
 		w.Sentinels[0].OnDial = func(_ int, client *netsim.Conn) { client.StallAfter(0) }
 		w.Sentinels[2].Stop()
 	}
-	watched(t, change, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, change, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		begun := time.Now()
 		mustSet(t, c, "k", "v")
 		if took := time.Since(begun); took > 500*time.Millisecond {
@@ -199,7 +199,7 @@ func TestSilentAndDeadSentinelsAreNotWaitedFor(t *testing.T) {
 // TestPrimaryIsUsedWithoutSentinels: the sentinels named the primary once and are
 // gone.
 func TestPrimaryIsUsedWithoutSentinels(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		for _, s := range w.Sentinels {
 			s.Stop()
@@ -216,7 +216,7 @@ func TestPrimaryIsUsedWithoutSentinels(t *testing.T) {
 }
 
 func TestAnswerOfAnOldConfigurationIsNotHeeded(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		setAt(t, w.Servers[1], "k", "new")
 		w.Role(1, "master")
 		w.Name(1, 1, 2)
@@ -251,14 +251,14 @@ func TestAnswerOfAnOldConfigurationIsNotHeeded(t *testing.T) {
 // a moment is not left for the one before it.
 func TestSlowAnswersAreWaitedForIfTheFastOneIsOld(t *testing.T) {
 	var slow atomic.Bool
-	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
-		w.Answer = func(i int, _ *fakeredis.Session, _ [][]byte) bool {
+	watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
+		w.Answer = func(i int, _ *fakes.RedisSession, _ [][]byte) bool {
 			if slow.Load() {
 				time.Sleep(time.Duration(i) * 250 * time.Millisecond) // in the bubble
 			}
 			return false
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		setAt(t, w.Servers[1], "k", "new")
 		w.Role(1, "master")
 		w.Name(1, 1, 2)
@@ -281,16 +281,16 @@ func TestSlowAnswersAreWaitedForIfTheFastOneIsOld(t *testing.T) {
 // demoted by hand.
 func TestReplicaIsNeverUsed(t *testing.T) {
 	for _, roleless := range []bool{false, true} {
-		watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
+		watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
 			for i, s := range w.Servers {
 				if roleless { // INFO says it too
 					s.Handle("ROLE", nil)
-					s.Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) {
+					s.Handle("INFO", func(ss *fakes.RedisSession, _ [][]byte) {
 						ss.Bulk("# Replication\r\nrole:" + map[int]string{0: "master", 1: "slave"}[i] + "\r\nconnected_slaves:0\r\n")
 					})
 				}
 			}
-		}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 			mustSet(t, c, "k", "v")
 			setAt(t, w.Servers[1], "k", "stale")
 			for i := range 3 {
@@ -316,7 +316,7 @@ func TestReplicaIsNeverUsed(t *testing.T) {
 }
 
 func TestPrimaryThatTakesNoWritesIsAskedForAnew(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		w.Role(0, "slave")
 		w.Role(1, "master")
@@ -334,7 +334,7 @@ func TestPrimaryThatTakesNoWritesIsAskedForAnew(t *testing.T) {
 }
 
 func TestUnknownNameIsErrNoPrimary(t *testing.T) {
-	watched(t, func(_ *fakeredis.Watched, o *redis.Options) { o.Sentinel.Primary = "other" }, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, func(_ *fakes.WatchedRedis, o *redis.Options) { o.Sentinel.Primary = "other" }, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		for range 20 {
 			if _, err := get(t.Context(), c, "k"); !errors.Is(err, redis.ErrNoPrimary) || !redis.SafeToRetry(err) {
 				t.Errorf("%v", err)
@@ -357,15 +357,15 @@ func TestGarbageOfSentinelsIsATypedErrorAndBounded(t *testing.T) {
 	}
 	for name, text := range raw {
 		for _, of := range []string{"MASTER", "GET-MASTER-ADDR-BY-NAME"} {
-			watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
-				w.Answer = func(_ int, s *fakeredis.Session, args [][]byte) bool {
+			watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
+				w.Answer = func(_ int, s *fakes.RedisSession, args [][]byte) bool {
 					if strings.EqualFold(string(args[1]), of) {
 						s.Out = append(s.Out, text...)
 						return true
 					}
 					return false
 				}
-			}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+			}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				_, err := get(t.Context(), c, "k")
@@ -386,8 +386,8 @@ func FuzzAnswersOfSentinels(f *testing.F) {
 	f.Add("-ERR No such master with that name\r\n", "*-1\r\n")
 	f.Add("*1\r\n$12\r\nconfig-epoch\r\n", "*2\r\n:1\r\n_\r\n")
 	f.Fuzz(func(t *testing.T, master, addr string) {
-		watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
-			w.Answer = func(_ int, s *fakeredis.Session, args [][]byte) bool {
+		watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
+			w.Answer = func(_ int, s *fakes.RedisSession, args [][]byte) bool {
 				if strings.EqualFold(string(args[1]), "MASTER") {
 					s.Out = append(s.Out, master...)
 				} else {
@@ -395,7 +395,7 @@ func FuzzAnswersOfSentinels(f *testing.F) {
 				}
 				return true
 			}
-		}, func(t *testing.T, _ *fakeredis.Watched, c *redis.Client) {
+		}, func(t *testing.T, _ *fakes.WatchedRedis, c *redis.Client) {
 			begun := time.Now()
 			_, err := get(t.Context(), c, "k")
 			if took := time.Since(begun); took > 2*time.Second {
@@ -407,7 +407,7 @@ func FuzzAnswersOfSentinels(f *testing.F) {
 
 // TestFloodOfMessagesIsBounded: messages and answers that change all the time.
 func TestFloodOfMessagesIsBounded(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		before := w.Sentinels[0].Calls("SENTINEL") + w.Servers[0].Dials() + w.Servers[1].Dials()
 		w.Role(1, "master")
@@ -437,12 +437,12 @@ func TestFloodOfMessagesIsBounded(t *testing.T) {
 // TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS: neither side sees the
 // credentials of the other.
 func TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS(t *testing.T) {
-	config, err := fakeredis.TLS()
+	config, err := fakes.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	change := func(w *fakeredis.Watched, o *redis.Options) {
+	change := func(w *fakes.WatchedRedis, o *redis.Options) {
 		for _, s := range w.Sentinels {
 			s.Username, s.Password = "watcher", "of sentinels"
 		}
@@ -464,7 +464,7 @@ func TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 			return client, nil
 		}
 	}
-	watched(t, change, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, change, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		if w.Sentinels[0].Calls("SELECT") != 0 {
 			t.Error("a sentinel was asked for a database")
@@ -473,10 +473,10 @@ func TestSentinelsAndServersHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 		w.Close()
 		wg.Wait()
 	})
-	watched(t, func(w *fakeredis.Watched, o *redis.Options) {
+	watched(t, func(w *fakes.WatchedRedis, o *redis.Options) {
 		change(w, o)
 		o.Sentinel.Password = "wrong"
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		var refused *redis.Error
 		if _, err := get(t.Context(), c, "k"); !errors.As(err, &refused) || refused.Code != "WRONGPASS" || strings.Contains(err.Error(), "of s") {
 			t.Errorf("%v", err)
@@ -501,8 +501,8 @@ func relay(dst, src net.Conn) {
 }
 
 func TestRightsOfASentinelMayBeFew(t *testing.T) {
-	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
-		w.Answer = func(_ int, s *fakeredis.Session, args [][]byte) bool {
+	watched(t, func(w *fakes.WatchedRedis, _ *redis.Options) {
+		w.Answer = func(_ int, s *fakes.RedisSession, args [][]byte) bool {
 			if strings.EqualFold(string(args[1]), "MASTER") {
 				s.Error("NOPERM this user has no permissions to run the 'sentinel|master' command")
 				return true
@@ -510,11 +510,11 @@ func TestRightsOfASentinelMayBeFew(t *testing.T) {
 			return false
 		}
 		for _, s := range w.Sentinels {
-			s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM no channel") })
+			s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM no channel") })
 		}
-		w.Servers[0].Handle("ROLE", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM") })
-		w.Servers[0].Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM") })
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		w.Servers[0].Handle("ROLE", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM") })
+		w.Servers[0].Handle("INFO", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM") })
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		setAt(t, w.Servers[1], "k", "new")
 		w.Role(1, "master")
@@ -529,11 +529,11 @@ func TestRightsOfASentinelMayBeFew(t *testing.T) {
 }
 
 func TestCloseEndsAClientOfSentinels(t *testing.T) {
-	watched(t, func(w *fakeredis.Watched, o *redis.Options) {
+	watched(t, func(w *fakes.WatchedRedis, o *redis.Options) {
 		for _, s := range w.Sentinels {
 			s.OnDial = func(_ int, client *netsim.Conn) { client.StallAfter(0) }
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		errs := make(chan error)
 		go func() { errs <- c.Ping(kit.Within(t, time.Hour)) }()
 		synctest.Wait()
@@ -551,7 +551,7 @@ func TestCloseEndsAClientOfSentinels(t *testing.T) {
 }
 
 func TestEveryCallAfterAFailoverGoesToTheNewPrimary(t *testing.T) {
-	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+	watched(t, nil, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		setAt(t, w.Servers[1], "k", "new")
 		w.Role(1, "master")

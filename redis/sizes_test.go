@@ -9,15 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
 // connections notes over which connection each GET comes. Keys with "large" in
 // them have 100 KB.
-func connections(s *fakeredis.Server) map[string]*fakeredis.Session {
-	last := map[string]*fakeredis.Session{}
-	s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+func connections(s *fakes.Redis) map[string]*fakes.RedisSession {
+	last := map[string]*fakes.RedisSession{}
+	s.Handle("GET", func(ss *fakes.RedisSession, args [][]byte) {
 		key := string(args[1])
 		last[key] = ss
 		if strings.Contains(key, "large") {
@@ -32,7 +32,7 @@ func connections(s *fakeredis.Server) map[string]*fakeredis.Session {
 // TestFewLargeValuesUnderANameDoNotSlowTheOthers: only they go over connections
 // of their own.
 func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		on := connections(s)
 		for range 20 {
 			for i := range 100 {
@@ -57,7 +57,7 @@ func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
 // TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn: also a key never read
 // before, and no more once its values have become small.
 func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		on := connections(s)
 		mustGet(t, c, "other", "small")
 		for i := range 10 {
@@ -81,14 +81,14 @@ func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
 // TestReplyOverTheLimitFailsOtherCallsOnce: from its second read on, a value larger than the client accepts is read over
 // a connection of its own.
 func TestReplyOverTheLimitFailsOtherCallsOnce(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxValue = 100
-		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, args [][]byte) {
 			time.Sleep(10 * time.Millisecond)
 			ss.Bulk(map[bool]string{false: "v", true: strings.Repeat("x", 1000)}[string(args[1]) == "large"])
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		for round := range 4 {
 			var wg sync.WaitGroup
 			for _, key := range []string{"small", "large", "small"} {

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestStream(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for _, n := range []int{0, 1, 4096, 70_000, 1 << 20} {
 			want := strings.Repeat("abcdefg", n/7+1)[:n]
 			mustSet(t, c, "k", want)
@@ -66,7 +66,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestStreamLeftEarlyClosesItsConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", strings.Repeat("x", 100_000))
 		mustSet(t, c, "other", "right")
 		st, err := c.Stream(t.Context(), "GET", "k")
@@ -107,11 +107,11 @@ func (panicking) Read([]byte) (int, error)  { panic("reader") }
 
 func TestStreamDeadlineIsPerPiece(t *testing.T) {
 	var conn *netsim.Conn
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.Window = 100
 		s.OnDial = func(_ int, client *netsim.Conn) { conn = client }
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", strings.Repeat("x", 10_000))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -172,8 +172,8 @@ func TestStreamDeadlineIsPerPiece(t *testing.T) {
 }
 
 func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, "$100\r\nabc"...)
 			ss.Hangup()
 		})
@@ -182,13 +182,13 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 		if n != 0 || b.Len() != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d, %q, %v", n, b.String(), err)
 		}
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(append(ss.Out, "$40000\r\n"...), strings.Repeat("x", 40_000)+"\r\n"...)
 		})
 		if n, err := c.GetTo(t.Context(), "k", io.Discard); n != 40_000 || err != nil {
 			t.Error(n, err)
 		}
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, "$40000\r\nabc"...)
 			ss.Hangup()
 		})
@@ -196,7 +196,7 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 		if n != 3 || b.String() != "abc" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d, %q, %v", n, b.String(), err)
 		}
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "$3\r\nabcXX"...) })
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, "$3\r\nabcXX"...) })
 		if _, err := c.GetTo(t.Context(), "k", io.Discard); !errors.Is(err, redis.ErrProtocol) {
 			t.Error(err)
 		}
@@ -204,7 +204,7 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 }
 
 func TestSetFrom(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, 1 << 20} {
 			want := strings.Repeat("abcdefg", n/7+1)[:n]
@@ -236,7 +236,7 @@ func TestSetFrom(t *testing.T) {
 }
 
 func TestSetFromABrokenReaderKeepsTheOldValue(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		large := strings.Repeat("x", 200_000)
 		broken := errors.New("disk")
@@ -273,8 +273,8 @@ type writerFunc func(p []byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestWriterThatStallsCostsItsOwnConnection(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) { s.Window = 1000 }
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	change := func(s *fakes.Redis, _ *redis.Options) { s.Window = 1000 }
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		want := strings.Repeat("abcdefg", 30_000)
 		mustSet(t, c, "k", want)
 		var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -48,7 +48,7 @@ func none(t *testing.T, s *redis.Subscription, d time.Duration) {
 func TestSubscription(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
-			fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			fake(t, func(s *fakes.Redis, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				sub, err := c.Subscribe(t.Context(), "a", "b")
 				if err != nil {
 					t.Fatal(err)
@@ -99,10 +99,10 @@ func TestSubscription(t *testing.T) {
 
 func TestSubscriptionNoticesADeadConnection(t *testing.T) {
 	var conns []*netsim.Conn
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(_ int, client *netsim.Conn) { conns = append(conns, client) }
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestSubscriptionNoticesADeadConnection(t *testing.T) {
 }
 
 func TestSubscriptionOutlastsAnOutage(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		s.Stop()
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {
@@ -140,7 +140,7 @@ func TestSubscriptionOutlastsAnOutage(t *testing.T) {
 		if n := s.Dials(); n < 10 || n > 30 {
 			t.Errorf("%d dials in 10 s", n)
 		}
-		if err := sub.Err(); !errors.Is(err, fakeredis.ErrRefused) {
+		if err := sub.Err(); !errors.Is(err, fakes.ErrRefused) {
 			t.Error(err)
 		}
 		s.Start()
@@ -153,14 +153,14 @@ func TestSubscriptionOutlastsAnOutage(t *testing.T) {
 }
 
 func TestSubscribedOnlyAfterTheLastAcknowledgement(t *testing.T) {
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, _ [][]byte) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, ">3\r\n+subscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nearly\r\n"...)
 			time.Sleep(time.Second) // in the bubble
 			ss.Out = append(ss.Out, ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\nlate\r\n"...)
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		start := time.Now()
 		sub, err := c.Subscribe(t.Context(), "a", "b")
 		if err != nil {
@@ -175,8 +175,8 @@ func TestSubscribedOnlyAfterTheLastAcknowledgement(t *testing.T) {
 }
 
 func TestSubscriptionRefused(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM no access to channels") })
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM no access to channels") })
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestSubscriptionRefused(t *testing.T) {
 }
 
 func TestEventsThatAreNotTakenBecomeAGap(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -230,9 +230,9 @@ func TestHostileMessagesEndTheConnectionOnly(t *testing.T) {
 		">3\r\n$7\r\nmessage\r\n$1\r\na\r\n:1\r\n", ">2\r\n$7\r\nmessage\r\n$1\r\na\r\n", ">4\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n",
 		"$-7\r\n", "*1000000000\r\n", "@\r\n", "-ERR gone\r\n",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			first := true
-			s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) {
 				if first {
 					ss.Out = append(ss.Out, raw...)
 				} else {
@@ -254,8 +254,8 @@ func TestHostileMessagesEndTheConnectionOnly(t *testing.T) {
 		})
 	}
 	// Other replies are ignored.
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, ">2\r\n$10\r\ninvalidate\r\n*0\r\n:1\r\n"...) // a push, and some answer
 		})
 		sub, err := c.Subscribe(t.Context(), "a")
@@ -268,7 +268,7 @@ func TestHostileMessagesEndTheConnectionOnly(t *testing.T) {
 }
 
 func TestSubscriptionEndsWithItsContextOrClient(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		byContext, err := c.Subscribe(ctx, "a")
 		if err != nil {
@@ -298,7 +298,7 @@ func TestSubscriptionEndsWithItsContextOrClient(t *testing.T) {
 
 func TestSubscriptionCutAnywhereComesBack(t *testing.T) {
 	cut := 0
-	change := func(s *fakeredis.Server, _ *redis.Options) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(n int, client *netsim.Conn) {
 			if n%2 == 0 {
 				client.CutAfter(cut)
@@ -306,7 +306,7 @@ func TestSubscriptionCutAnywhereComesBack(t *testing.T) {
 		}
 	}
 	for cut = range 200 {
-		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			sub, err := c.Subscribe(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
@@ -363,8 +363,8 @@ func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 		"attribute":          "|1\r\n+a\r\n" + long + ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n1\r\n",
 		"attribute in front": ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n|1\r\n+a\r\n" + long + "$1\r\n1\r\n",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-			s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, _ [][]byte) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = append(ss.Out, ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"...)
 				for range 16 {
 					ss.Out = append(ss.Out, message...)
@@ -394,8 +394,8 @@ func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 // TestSubscriptionOutlivesARefusedPing: a user that may subscribe may have no right
 // to PING, and any answer proves that the connection works.
 func TestSubscriptionOutlivesARefusedPing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("PING", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("NOPERM this user has no permissions to run the 'ping' command")
 		})
 		sub, err := c.Subscribe(t.Context(), "a")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -17,9 +17,9 @@ import (
 // server that serves some of the slots only.
 func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 	for _, text := range []string{"MOVED 3999 127.0.0.1:6381", "CROSSSLOT Keys in request don't hash to the same slot"} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			for _, name := range []string{"EVAL", "EVALSHA", "HMGET", "MGET"} {
-				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
+				s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Error(text) })
 			}
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 			_, err1 := tier.Get(t.Context(), []string{"k"})
@@ -37,9 +37,9 @@ func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 
 // script makes the model server answer calls of scripts about one key with f, and tell the state of the
 // namespace and its run.
-func script(s *fakeredis.Server, f fakeredis.Handler) {
+func script(s *fakes.Redis, f fakes.RedisHandler) {
 	for _, name := range []string{"EVAL", "EVALSHA"} {
-		s.Handle(name, func(ss *fakeredis.Session, args [][]byte) {
+		s.Handle(name, func(ss *fakes.RedisSession, args [][]byte) {
 			switch keys := string(args[2]); keys {
 			case "0":
 				ss.Bulk("abc")
@@ -56,12 +56,12 @@ func script(s *fakeredis.Server, f fakeredis.Handler) {
 // as QUEUED, the answer within a transaction.
 func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
 	for raw, confirms := range map[string]bool{":1\r\n": true, "+QUEUED\r\n": false, "+OK\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false} {
-		change := func(s *fakeredis.Server, _ *redis.Options) {
+		change := func(s *fakes.Redis, _ *redis.Options) {
 			for _, name := range []string{"EVAL", "EVALSHA"} {
-				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+				s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 			}
 		}
-		fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 			for _, drops := range [][]remote.Drop{{{Key: "a"}}, {{Key: "a"}, {Key: "b"}}} {
 				if _, err := tier.Drop(t.Context(), drops); (err == nil) != confirms {
@@ -76,19 +76,19 @@ func TestBatchOfDropsBelievesNoOtherAnswerThanOneDrop(t *testing.T) {
 func TestTierStoresNoValueThatItCannotRead(t *testing.T) {
 	for most, largest := range map[int]int{64 << 10: 63 << 10, 1 << 10: 0, 100: 0} {
 		var held []byte
-		change := func(s *fakeredis.Server, o *redis.Options) {
+		change := func(s *fakes.Redis, o *redis.Options) {
 			o.MaxReply = most
-			script(s, func(ss *fakeredis.Session, args [][]byte) {
+			script(s, func(ss *fakes.RedisSession, args [][]byte) {
 				held = append([]byte(nil), args[8]...)
 				ss.Int(1)
 			})
-			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = append(ss.Out, "*2\r\n"...)
 				ss.Bulk(string(held))
 				ss.Bulk(strings.Repeat("9999999999999999 ", 2) + strings.Repeat("f", 16) + " " + strings.Repeat("f", 120))
 			})
 		}
-		fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 			put := func(size int) error {
 				_, err := tier.Put(t.Context(), []remote.Put{{Key: "k", Data: make([]byte, size), Left: time.Minute, Lease: remote.Lease{Token: 7}}})
@@ -114,8 +114,8 @@ func TestTierStoresNoValueThatItCannotRead(t *testing.T) {
 // not know the user any more.
 func TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice(t *testing.T) {
 	refuse, stored := false, map[string]int{}
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		script(s, func(ss *fakeredis.Session, args [][]byte) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		script(s, func(ss *fakes.RedisSession, args [][]byte) {
 			if refuse {
 				refuse = false
 				ss.Error("NOAUTH Authentication required.")
@@ -125,7 +125,7 @@ func TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice(t *testing.T) {
 			ss.Int(1)
 		})
 	}
-	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 		put := func(keys ...string) error {
 			var puts []remote.Put
@@ -155,8 +155,8 @@ func TestBatchOfATierThatAProxyRefusesInPartIsNotSentTwice(t *testing.T) {
 // key whose script the server did not know, and then knows, is requested again.
 func TestRefusedBatchOfLeasesIsOneRoundTrip(t *testing.T) {
 	forgotten := 2 // times that the server does not know the script of the last key
-	change := func(s *fakeredis.Server, _ *redis.Options) {
-		script(s, func(ss *fakeredis.Session, args [][]byte) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		script(s, func(ss *fakes.RedisSession, args [][]byte) {
 			switch key := string(args[3]); {
 			case !strings.HasSuffix(key, "=99"):
 				ss.Error("OOM command not allowed when used memory > 'maxmemory'.")
@@ -168,7 +168,7 @@ func TestRefusedBatchOfLeasesIsOneRoundTrip(t *testing.T) {
 			}
 		})
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 		var requests []remote.Request
 		for i := range 100 {

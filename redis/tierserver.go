@@ -6,11 +6,10 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/observe"
-	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/remote"
 )
@@ -127,7 +126,7 @@ func (s tierServer) alone(ctx context.Context, name, key string, put func([]byte
 }
 
 // Together implements tier.Server.
-func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
+func (s tierServer) Together(ctx context.Context, twice bool, f func(layout.Ask) error) error {
 	s.look(time.Now())
 	name, answer := "EVAL", error(nil)
 	// The name tells run whether the function may be called again on another connection: HMGET only
@@ -143,7 +142,7 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 		var broken error
 		// An error of the connection is kept apart from the error of f: only the first one concerns
 		// the connection, and may make run try another one.
-		ask := func(b *watch.Batch) (replies []resp.Value, err error) {
+		ask := func(b *layout.Batch) (replies []resp.Value, err error) {
 			// As in roundAlone: a proxy may have carried out a part of the batch.
 			cn.repeatable = cn.repeatable && (twice || b.N <= one)
 			replies, broken = cn.askAll(b.Text, b.N)
@@ -184,9 +183,9 @@ func (c *conn) askAll(text []byte, n int) ([]resp.Value, error) {
 // asked returns ask with ASKING before each command. Transactions cannot be made
 // so: they are refused as if the server did not serve their keys for the time
 // being, which is until the slot has moved.
-func asked(ask watch.Ask) watch.Ask {
-	return func(b *watch.Batch) ([]resp.Value, error) {
-		var with watch.Batch
+func asked(ask layout.Ask) layout.Ask {
+	return func(b *layout.Batch) ([]resp.Value, error) {
+		var with layout.Batch
 		for rest := b.Text; len(rest) > 0; {
 			var one []byte
 			var name string
@@ -194,7 +193,7 @@ func asked(ask watch.Ask) watch.Ask {
 			// ASKING holds for one command. Inside of MULTI the server would queue it as a command
 			// of the transaction.
 			if name == "WATCH" || name == "MULTI" {
-				return nil, &watch.Refusal{Text: "TRYAGAIN slot is being moved"}
+				return nil, &layout.Refusal{Text: "TRYAGAIN slot is being moved"}
 			}
 			with.Text = append(append(with.Text, asking...), one...)
 			with.N += 2
@@ -208,8 +207,8 @@ func asked(ask watch.Ask) watch.Ask {
 }
 
 // tracedAsk returns ask over cn, with the Trace told of each round trip.
-func (s tierServer) tracedAsk(ctx context.Context, cn *conn, ask watch.Ask) watch.Ask {
-	return func(b *watch.Batch) (replies []resp.Value, err error) {
+func (s tierServer) tracedAsk(ctx context.Context, cn *conn, ask layout.Ask) layout.Ask {
+	return func(b *layout.Batch) (replies []resp.Value, err error) {
 		_ = s.traced(ctx, several(b.Text, b.N), func() error {
 			// The status of a single command is its reply. Of several commands only the failure of
 			// the connection is told.
@@ -258,7 +257,7 @@ func (s tierServer) Holds(ctx context.Context, term uint64) error {
 func (s tierServer) MaxValue() int { return int(s.r.n.o.maxStored()) }
 
 // Home implements tier.Node.
-func (s tierServer) Home() *namespace.Home { return &s.r.n.home }
+func (s tierServer) Home() *layout.Home { return &s.r.n.home }
 
 // Settled implements tier.Node.
 func (s tierServer) Settled() bool { return !s.r.asking }
@@ -339,7 +338,7 @@ func tierError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var refused *watch.Refusal
+	var refused *layout.Refusal
 	if errors.As(err, &refused) {
 		return serverError([]byte(refused.Text))
 	}

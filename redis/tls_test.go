@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
@@ -22,12 +22,12 @@ import (
 // stall makes bytes for the server pile up until it is called with false.
 func encrypted(t *testing.T, f func(t *testing.T, c *redis.Client, stall func(bool))) {
 	t.Helper()
-	config, err := fakeredis.TLS()
+	config, err := fakes.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer s.Close()

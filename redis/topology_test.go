@@ -15,17 +15,17 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestSeedThatKeepsSilentIsNotWaitedFor(t *testing.T) {
-	cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 0, func(k *fakes.RedisCluster, o *redis.Options) {
 		k.Servers[0].OnDial = func(_ int, client *netsim.Conn) { client.StallAfter(0) }
 		o.Addrs = []string{"10.0.0.9:1", k.Addr(1)} // no server is at the first
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		start := time.Now()
 		mustSet(t, c, keysOf(k)[1], "v")
 		if took := time.Since(start); took > 500*time.Millisecond {
@@ -35,12 +35,12 @@ func TestSeedThatKeepsSilentIsNotWaitedFor(t *testing.T) {
 }
 
 func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
-	cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 0, func(k *fakes.RedisCluster, o *redis.Options) {
 		for _, s := range k.Servers {
 			s.Stop()
 		}
 		o.Addrs = []string{k.Addr(1), k.Addr(2)}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for _, d := range []time.Duration{0, 100 * time.Millisecond, 3 * time.Second} {
 			ctx, most := t.Context(), 1200*time.Millisecond
 			if d > 0 {
@@ -48,7 +48,7 @@ func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
 			}
 			start := time.Now()
 			err := c.Do(ctx, "GET", "k").Err()
-			if !errors.Is(err, fakeredis.ErrRefused) || !redis.SafeToRetry(err) || time.Since(start) > most {
+			if !errors.Is(err, fakes.ErrRefused) || !redis.SafeToRetry(err) || time.Since(start) > most {
 				t.Errorf("after %v: %v", time.Since(start), err)
 			}
 		}
@@ -62,11 +62,11 @@ func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
 }
 
 func TestServerThatIsNoClusterSaysSoAtOnce(t *testing.T) {
-	cluster(t, 0, func(k *fakeredis.Cluster, _ *redis.Options) {
-		k.Servers[0].Handle("CLUSTER", func(ss *fakeredis.Session, _ [][]byte) {
+	cluster(t, 0, func(k *fakes.RedisCluster, _ *redis.Options) {
+		k.Servers[0].Handle("CLUSTER", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("ERR This instance has cluster support disabled")
 		})
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for range 2 {
 			start := time.Now()
 			err := c.Ping(kit.Within(t, 10*time.Second))
@@ -85,14 +85,14 @@ func TestHostileTopologyIsOneErrorAndBoundedInMemory(t *testing.T) {
 		"shards of strings": "*1\r\n%2\r\n+slots\r\n+a\r\n+nodes\r\n+b\r\n", "end": "*3\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
-				k.Servers[0].Handle("CLUSTER", func(ss *fakeredis.Session, _ [][]byte) {
+			cluster(t, 0, func(k *fakes.RedisCluster, o *redis.Options) {
+				k.Servers[0].Handle("CLUSTER", func(ss *fakes.RedisSession, _ [][]byte) {
 					ss.Out = append(ss.Out, raw...)
 					ss.Hangup()
 				})
 				k.Servers[1].Stop()
 				o.Addr, o.Addrs = k.Addr(1), []string{k.Addr(0)}
-			}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+			}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 				err := c.Ping(kit.Within(t, 500*time.Millisecond))
 				var broken *redis.ConnError
 				if !errors.As(err, &broken) || name != "end" && !errors.Is(err, redis.ErrProtocol) {
@@ -111,12 +111,12 @@ func TestHostileTopologyIsOneErrorAndBoundedInMemory(t *testing.T) {
 }
 
 func TestNodesWithoutAHostAreReachedUnderTheSeeds(t *testing.T) {
-	cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 0, func(k *fakes.RedisCluster, o *redis.Options) {
 		o.Addr = "seed.example:7000"
 		for i, host := range []string{"", "?", "other.example"} {
 			k.Tell(i, host)
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for _, key := range keysOf(k) {
 			mustSet(t, c, key, "v")
 		}
@@ -129,7 +129,7 @@ func TestNodesWithoutAHostAreReachedUnderTheSeeds(t *testing.T) {
 }
 
 func TestNodeWithANewAddressIsFound(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		key := keysOf(k)[2]
 		mustSet(t, c, key, "v")
 		k.Tell(2, "new.example")
@@ -143,11 +143,11 @@ func TestNodeWithANewAddressIsFound(t *testing.T) {
 }
 
 func TestServersThatKnowNoShardsTellTheirSlots(t *testing.T) {
-	cluster(t, 1, func(k *fakeredis.Cluster, _ *redis.Options) {
+	cluster(t, 1, func(k *fakes.RedisCluster, _ *redis.Options) {
 		for _, s := range k.Servers {
 			s.Old = true
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for _, key := range keysOf(k) {
 			mustSet(t, c, key, "v")
 			mustGet(t, c, key, "v")
@@ -159,12 +159,12 @@ func TestServersThatKnowNoShardsTellTheirSlots(t *testing.T) {
 }
 
 func TestReplicasAnswerReadsIfThatIsWanted(t *testing.T) {
-	cluster(t, 3, func(k *fakeredis.Cluster, o *redis.Options) {
+	cluster(t, 3, func(k *fakes.RedisCluster, o *redis.Options) {
 		o.ReplicaReads = true
 		for _, s := range k.Servers[3:] {
-			s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("from a replica") })
+			s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("from a replica") })
 		}
-	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	}, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		for _, key := range keys {
 			mustSet(t, c, key, "v")
@@ -186,7 +186,7 @@ func TestReplicasAnswerReadsIfThatIsWanted(t *testing.T) {
 }
 
 func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		s, err := c.Subscribe(t.Context(), "ch")
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
 			if gone >= 0 {
 				k.Servers[gone].Start()
 			}
-			at := slices.IndexFunc(k.Servers, func(s *fakeredis.Server) bool { return s.Publish("ch", "m") == 1 })
+			at := slices.IndexFunc(k.Servers, func(s *fakes.Redis) bool { return s.Publish("ch", "m") == 1 })
 			e, err := s.Next(kit.Within(t, time.Second))
 			if err != nil || at < 0 || string(e.Payload) != "m" {
 				t.Fatalf("node %d: %+v, %v", at, e, err)
@@ -216,7 +216,7 @@ func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
 }
 
 func TestSubscriptionLeavesANodeThatHasLeft(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		channel := keysOf(k)[2]
 		s, err := c.Subscribe(t.Context(), channel)
 		if err != nil {
@@ -249,7 +249,7 @@ func TestSubscriptionLeavesANodeThatHasLeft(t *testing.T) {
 
 // TestStatsDoNotFallWhileANodeLeaves: its connections are closed some time after it has left.
 func TestStatsDoNotFallWhileANodeLeaves(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		for range 10 {
 			for _, key := range keys {
@@ -314,7 +314,7 @@ func TestEachNodeIsExpectedToHaveItsOwnName(t *testing.T) {
 }
 
 func TestCloseOfAClusterEndsCallsThatWait(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		mustSet(t, c, keys[1], "v")
 		k.Lose(0, 16383/3)
@@ -335,7 +335,7 @@ func TestCloseOfAClusterEndsCallsThatWait(t *testing.T) {
 			})
 		}
 		time.Sleep(2 * time.Second)
-		k.Servers[1].Handle("GET", func(*fakeredis.Session, [][]byte) { time.Sleep(time.Minute) })
+		k.Servers[1].Handle("GET", func(*fakes.RedisSession, [][]byte) { time.Sleep(time.Minute) })
 		start := time.Now()
 		c.Close()
 		wg.Wait()
@@ -351,7 +351,7 @@ func TestCloseOfAClusterEndsCallsThatWait(t *testing.T) {
 			t.Errorf("pipeline after Close: %v", err)
 		}
 	})
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) { // before anything is known
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) { // before anything is known
 		c.Close()
 		if err := c.Ping(t.Context()); !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("after Close: %v", err)
@@ -382,7 +382,7 @@ func TestOptionsOfAClusterAreChecked(t *testing.T) {
 
 // TestCallWaitsForAClusterThatServesNoSlotYet: its nodes may have just started.
 func TestCallWaitsForAClusterThatServesNoSlotYet(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		k.Lose(0, slots.Count-1)
 		err := c.Do(kit.Within(t, time.Second), "SET", "k", "v").Ok()
 		if !errors.Is(err, redis.ErrNoNode) || !errors.Is(err, context.DeadlineExceeded) || !redis.SafeToRetry(err) {
@@ -438,7 +438,7 @@ func TestClientIsNotClosedForCallsOnANodeThatLeaves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, 3, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+			cluster(t, 3, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 				keys := keysOf(k)
 				if err := c.Set(t.Context(), keys[0], make([]byte, 1<<20), 0); err != nil {
 					t.Fatal(err)

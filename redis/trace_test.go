@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -27,15 +27,15 @@ func traces() *kit.Traces {
 }
 
 // traced runs f with a client that traces its commands.
-func traced(t *testing.T, f func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client)) {
+func traced(t *testing.T, f func(t *testing.T, r *kit.Traces, s *fakes.Redis, c *redis.Client)) {
 	t.Helper()
 	r := traces()
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Addr, o.Trace = "cache.example:6379", r.Trace },
-		func(t *testing.T, s *fakeredis.Server, c *redis.Client) { f(t, r, s, c) })
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.Addr, o.Trace = "cache.example:6379", r.Trace },
+		func(t *testing.T, s *fakes.Redis, c *redis.Client) { f(t, r, s, c) })
 }
 
 func TestTraceIsToldOfEachCommand(t *testing.T) {
-	traced(t, func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, s *fakes.Redis, c *redis.Client) {
 		const at = " at cache.example:6379/0"
 		ctx := t.Context()
 		mustSet(t, c, "key", "value")
@@ -62,7 +62,7 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 		r.Expect(t, "PIPELINE"+at+", 2 together", "MULTI"+at+", 1 together", "WATCH"+at, "GET"+at, "MULTI"+at+", 1 together")
 
 		const text = "return 1"
-		s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, ":1\r\n"...) })
+		s.Script(text, func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, ":1\r\n"...) })
 		_ = c.Eval(ctx, redis.NewScript(text), []string{"key"})
 		_ = c.Eval(ctx, redis.NewScript(text), []string{"key"})
 		const digest = ", script e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
@@ -71,14 +71,14 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 }
 
 func TestTraceIsToldHowCommandsEnd(t *testing.T) {
-	traced(t, func(t *testing.T, r *kit.Traces, s *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, s *fakes.Redis, c *redis.Client) {
 		const at = " at cache.example:6379/0"
 		answer(s, "-WRONGTYPE Operation against a key\r\n")
 		_, _ = get(t.Context(), c, "key")
 		_ = c.Do(t.Context(), "GET", "key")
 		_, _ = c.GetTo(t.Context(), "key", &bytes.Buffer{})
 		r.Expect(t, "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error", "GET"+at+", WRONGTYPE, error")
-		s.Handle("GET", func(*fakeredis.Session, [][]byte) {}) // no answer
+		s.Handle("GET", func(*fakes.RedisSession, [][]byte) {}) // no answer
 		if _, err := get(kit.Within(t, time.Second), c, "key"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -94,12 +94,12 @@ func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 
 func TestTraceMayLeaveCommandsOut(t *testing.T) {
 	asked := 0
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) {
 		o.Trace = func(context.Context, remote.Command) func(remote.CommandEnd) {
 			asked++
 			return nil
 		}
-	}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	}, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "key", "value")
 		if v, err := get(t.Context(), c, "key"); v != "value" || err != nil || asked != 2 {
 			t.Errorf("got %q, %v; the Trace was asked %d times", v, err, asked)
@@ -108,7 +108,7 @@ func TestTraceMayLeaveCommandsOut(t *testing.T) {
 }
 
 func TestTraceNamesTheScriptsOfATier(t *testing.T) {
-	traced(t, func(t *testing.T, r *kit.Traces, _ *fakeredis.Server, c *redis.Client) {
+	traced(t, func(t *testing.T, r *kit.Traces, _ *fakes.Redis, c *redis.Client) {
 		tier := redis.NewTier(c).Bind(remote.Space{Name: "users"})
 		_, _ = tier.Get(t.Context(), []string{"key-of-ann"})
 		_, _ = tier.Drop(t.Context(), []remote.Drop{{Key: "key-of-ann"}})
@@ -126,7 +126,7 @@ func TestTraceNamesTheScriptsOfATier(t *testing.T) {
 
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 	var o kit.Owners
-	fake(t, func(_ *fakeredis.Server, opts *redis.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	fake(t, func(_ *fakes.Redis, opts *redis.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "key", "value")
 		o.Only(t, " of , upkeep false")
 		tier, bus := redis.NewTier(c), redis.NewBus(c)
@@ -164,10 +164,10 @@ func TestTraceIsToldTheCauseAndKeepsIt(t *testing.T) {
 	trace := func(context.Context, remote.Command) func(remote.CommandEnd) {
 		return func(e remote.CommandEnd) { told = append(told, end{e.Err, fmt.Sprint(e.Err)}) }
 	}
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Trace = trace }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.Trace = trace }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		tier := redis.NewTier(c).Bind(remote.Space{Name: "users"}).(*redis.Tier)
 		mustSet(t, c, "a", "b")
-		silent := func(*fakeredis.Session, [][]byte) {}
+		silent := func(*fakes.RedisSession, [][]byte) {}
 		for _, name := range []string{"HMGET", "HGETALL", "GET"} {
 			s.Handle(name, silent)
 		}

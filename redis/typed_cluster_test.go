@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestTypedCallsReachTheNodesOfTheirKeys(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		ctx := t.Context()
 		keys := keysOf(k)
 		large := strings.Repeat("v", 5000)
@@ -54,7 +54,7 @@ func TestTypedCallsReachTheNodesOfTheirKeys(t *testing.T) {
 
 // moved has the client know where a key is served, and then lets it be served
 // elsewhere: at node 2, or only after ASKING.
-func moved(t *testing.T, k *fakeredis.Cluster, c *redis.Client, key string, ask bool) {
+func moved(t *testing.T, k *fakes.RedisCluster, c *redis.Client, key string, ask bool) {
 	t.Helper()
 	mustSet(t, c, key, "0")
 	if ask {
@@ -112,7 +112,7 @@ func TestTypedCallsFollowASlotThatMoves(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%s,ask=%v", name, ask), func(t *testing.T) {
-				cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+				cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 					key := keysOf(k)[0]
 					moved(t, k, c, key, ask)
 					if err := call(t.Context(), c, key); err != nil {
@@ -126,7 +126,7 @@ func TestTypedCallsFollowASlotThatMoves(t *testing.T) {
 }
 
 func TestTransactionInSeveralSlotsIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		ctx := t.Context()
 		keys := keysOf(k)
 		tx := c.Multi()

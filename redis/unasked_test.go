@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 )
@@ -99,15 +99,15 @@ func uses() []use {
 }
 
 // keep makes every key have the value "own".
-func keep(s *fakeredis.Server) {
-	s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("own") })
-	s.Handle("SLOW", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("own") })
-	s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "*1\r\n$3\r\nown\r\n"...) })
+func keep(s *fakes.Redis) {
+	s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("own") })
+	s.Handle("SLOW", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("own") })
+	s.Handle("MGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Out = append(ss.Out, "*1\r\n$3\r\nown\r\n"...) })
 }
 
 // front makes a model server reachable by sockets.
 type front struct {
-	s   *fakeredis.Server
+	s   *fakes.Redis
 	tls *tls.Config // nil without TLS
 	// greets, if set, sends the first reply on the n-th connection.
 	greets func(n int, out *outlet, reply []byte)
@@ -237,7 +237,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &front{s: fakeredis.New(), greets: greets, open: map[*outlet]struct{}{}}
+			s := &front{s: fakes.NewRedis(), greets: greets, open: map[*outlet]struct{}{}}
 			keep(s.s)
 			o := redis.Options{Network: network, Addr: l.Addr().String(), Timeout: 20 * time.Second}
 			trusting := &tls.Config{InsecureSkipVerify: true}
@@ -248,7 +248,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 				o.DialContext = (&tls.Dialer{Config: trusting}).DialContext
 			}
 			if kind == "tls" || kind == "own tls" {
-				if s.tls, err = fakeredis.TLS(); err != nil {
+				if s.tls, err = fakes.TLS(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -356,7 +356,7 @@ func TestForeignReplyBetweenTheCommandsOfATransactionEndsIt(t *testing.T) {
 
 // TestForeignReplyReachesNoCallInACluster: nor behind ASKING.
 func TestForeignReplyReachesNoCallInACluster(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		for _, s := range k.Servers {
 			keep(s)
 		}
@@ -407,8 +407,8 @@ func TestForeignReplyEndsASubscriptionWithAGap(t *testing.T) {
 			if protocol == 3 && raw[0] == '*' {
 				continue
 			}
-			change := func(_ *fakeredis.Server, o *redis.Options) { o.Protocol = protocol }
-			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			change := func(_ *fakes.Redis, o *redis.Options) { o.Protocol = protocol }
+			fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 				sub, err := c.Subscribe(t.Context(), "a")
 				if err != nil {
 					t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -23,7 +23,7 @@ func bad(t *testing.T, err error) {
 // TestCallOfWhichAPartWasExecutedIsNotSafeToRetry: a second attempt would count
 // twice.
 func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
 		keys := keysOf(k)
 		mustGetNothing(t, c, keys[0])
 		k.Servers[2].Stop()
@@ -41,7 +41,7 @@ func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
 		if _, err := p.Do(t.Context()); !redis.SafeToRetry(err) {
 			t.Errorf("nothing but a read was executed: %v", err)
 		}
-		k.Servers[1].Handle("DEL", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("BUSY running a script") })
+		k.Servers[1].Handle("DEL", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("BUSY running a script") })
 		err = c.Do(t.Context(), "DEL", keys[0], keys[1]).Err()
 		bad(t, err)
 		if se := new(redis.Error); !errors.As(err, &se) || se.Code != "BUSY" {
@@ -54,17 +54,17 @@ func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
 // executed.
 func TestPipelineWithScriptsThatWereNotSentAgainIsNotSafeToRetry(t *testing.T) {
 	var down atomic.Bool
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxLifetime = time.Millisecond
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if down.Load() {
-				return nil, fakeredis.ErrRefused
+				return nil, fakes.ErrRefused
 			}
 			return s.Dial(ctx, network, addr)
 		}
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) {
 			down.Store(true)
 			time.Sleep(10 * time.Millisecond) // it has served for long enough
 			ss.Error("NOSCRIPT No matching script.")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -20,12 +20,12 @@ import (
 // any time.
 func TestMaxLifetimeHoldsWhileOthersAreAlwaysWaiting(t *testing.T) {
 	dials := 0
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		o.MaxLifetime = time.Second
 		s.OnDial = func(n int, _ *netsim.Conn) { dials = n + 1 }
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
-		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 			time.Sleep(time.Millisecond)
 			ss.Out = append(ss.Out, "$1\r\nv\r\n"...)
 		})
@@ -54,7 +54,7 @@ func TestMaxLifetimeHoldsWhileOthersAreAlwaysWaiting(t *testing.T) {
 
 // TestReaderIsNotTouchedAfterTheContextHasEnded: it might wait for ever.
 func TestReaderIsNotTouchedAfterTheContextHasEnded(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := strings.NewReader(strings.Repeat("x", 300_000))
@@ -71,7 +71,7 @@ func TestReaderIsNotTouchedAfterTheContextHasEnded(t *testing.T) {
 
 // TestReaderThatMakesNoProgressIsAnError: it would never be left.
 func TestReaderThatMakesNoProgressIsAnError(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		for _, first := range []int{0, 10, 70_000} {
 			for _, size := range []int64{-1, 200_000} {
@@ -91,7 +91,7 @@ func TestReaderThatMakesNoProgressIsAnError(t *testing.T) {
 // TestReaderThatLiesAboutItsCountIsAnError: bytes behind its buffer are not part
 // of the value.
 func TestReaderThatLiesAboutItsCountIsAnError(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		for _, count := range []int{-1, 65<<10 + 1, math.MaxInt} {
 			for _, size := range []int64{-1, 10, 200_000} {
@@ -112,7 +112,7 @@ type idleReader struct{}
 func (idleReader) Read([]byte) (int, error) { return 0, nil }
 
 func TestCommandsThatChangeTheConnectionAreRefusedInEveryWay(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 		for _, args := range [][]any{
 			{"SCRIPT", "DEBUG", "YES"},
 			{"script", []byte("debug"), "sync"},

@@ -3,8 +3,8 @@ package snapshot
 import (
 	"errors"
 
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/pull"
 )
 
 // Errors of functions that read a snapshot. The entries before the error are in use.
@@ -34,7 +34,7 @@ var (
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")
 	// ErrStalled: no bytes came for the time of Options.Stall.
-	ErrStalled error = pull.ErrStalled // read-only
+	ErrStalled error = carrier.ErrStalled // read-only
 )
 
 // Error is the error of a damaged or cut snapshot. It says where reading has ended.

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/strata-cache/strata/internal/snapshot/atomicfile"
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
 	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
@@ -46,7 +46,7 @@ func save(ctx context.Context, path string, o Options, mode format.Mode, caches 
 	if err := o.check(); err != nil {
 		return Report{}, err
 	}
-	err = atomicfile.Write(path, filePerm, func(w io.Writer) (err error) {
+	err = carrier.WriteFile(path, filePerm, func(w io.Writer) (err error) {
 		r, err = write(ctx, w, path, o, mode, caches)
 		return err
 	})

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/pull"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
@@ -114,9 +114,9 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", pull.ContentType)
+	w.Header().Set("Content-Type", carrier.ContentType)
 	// The reader can show how far it is. The number is about right: entries come and go meanwhile.
-	w.Header().Set(pull.EntriesHeader, strconv.FormatInt(out.total(), 10))
+	w.Header().Set(carrier.EntriesHeader, strconv.FormatInt(out.total(), 10))
 	to := http.NewResponseController(w)
 	m := newMeter(nil)
 	p := &pipe{ctx: r.Context(), pace: h.pace, meter: m, w: w, before: func() {

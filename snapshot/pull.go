@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
 	"github.com/strata-cache/strata/internal/snapshot/format"
-	"github.com/strata-cache/strata/internal/snapshot/pull"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // Pull fills caches with the entries of another instance. The [Handler] of that instance
@@ -37,13 +37,13 @@ func Pull(ctx context.Context, from string, o Options, caches ...Cache) (Report,
 }
 
 func (rd *reading) pull(from string) error {
-	at, err := endpoint.ParseHTTP(from)
+	at, err := wire.ParseHTTP(from)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	client := rd.o.Client
 	if client == nil {
-		client = pull.NewClient()
+		client = carrier.NewClient()
 		defer client.CloseIdleConnections()
 	}
 	// All streams ask for one snapshot by this number. An answer with another one was made for
@@ -84,7 +84,7 @@ func (rd *reading) pullShare(client *http.Client, at *url.URL, id [16]byte) erro
 	defer in.close()
 	// Taken before the request, so that the entries seem older than they are, not younger.
 	begun := time.Now()
-	from, err := pull.Begin(rd.ctx, pull.Request{Client: client, URL: at, Header: rd.o.Header, Stall: cmp.Or(rd.o.Stall, defaultStall)})
+	from, err := carrier.Pull(rd.ctx, carrier.Request{Client: client, URL: at, Header: rd.o.Header, Stall: cmp.Or(rd.o.Stall, defaultStall)})
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}

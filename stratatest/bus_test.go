@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
-	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 func memoryBus(*testing.T) BusFixture {
@@ -24,9 +23,9 @@ func TestBusConforms(t *testing.T) {
 }
 
 func TestBusConformsInABubble(t *testing.T) {
-	for _, c := range buschecks.Checks() {
+	for _, c := range checks.BusChecks() {
 		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.Run(t, buschecks.Fixture(memoryBus(t))) })
+			synctest.Test(t, func(t *testing.T) { c.Run(t, checks.BusFixture(memoryBus(t))) })
 		})
 	}
 }
@@ -357,18 +356,10 @@ func TestBusChecksFindMutants(t *testing.T) {
 				bus, peer := m.bus, m.bus
 				bus.Bus, peer.Bus = first, first.Connect()
 				cut := func() func() { first.Cut(); return first.Join }
-				judge(t, busChecks(), m.check, true, buschecks.Fixture{Bus: bus, Peer: peer, Cut: cut})
+				judge(t, checks.BusChecks(), m.check, true, checks.BusFixture{Bus: bus, Peer: peer, Cut: cut})
 				time.Sleep(2 * time.Hour) // goroutines of mutants end
 			})
 		})
 	}
-	everyCheckIsProven(t, busChecks(), names)
-}
-
-// busChecks are the checks of a bus in the form that all kits have.
-func busChecks() (all []tierchecks.Check[buschecks.Fixture]) {
-	for _, c := range buschecks.Checks() {
-		all = append(all, tierchecks.Check[buschecks.Fixture](c))
-	}
-	return all
+	everyCheckIsProven(t, checks.BusChecks(), names)
 }

@@ -8,9 +8,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
-	"github.com/strata-cache/strata/stratatest/internal/codecchecks"
-	"github.com/strata-cache/strata/stratatest/internal/storechecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
@@ -77,10 +75,10 @@ func TestStore(t *testing.T, open OpenStore) {
 // testing/synctest bubble or to leave some out.
 func StoreChecks() iter.Seq2[string, func(*testing.T, OpenStore)] {
 	return func(yield func(string, func(*testing.T, OpenStore)) bool) {
-		for _, c := range storechecks.Checks() {
+		for _, c := range checks.StoreChecks() {
 			run := func(t *testing.T, open OpenStore) {
 				store, sleep := open(t)
-				c.Run(t, storechecks.Fixture{Store: store, Sleep: sleep})
+				c.Run(t, checks.StoreFixture{Store: store, Sleep: sleep})
 			}
 			if !yield(c.Name, run) {
 				return
@@ -121,8 +119,8 @@ type OpenBus func(t *testing.T) BusFixture
 // TestBus checks that a bus keeps the promises of [remote.Bus]. Each sub-test
 // opens a bus of its own. Names are random, so that buses may share a server.
 func TestBus(t *testing.T, open OpenBus) {
-	for _, c := range buschecks.Checks() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, buschecks.Fixture(open(t))) })
+	for _, c := range checks.BusChecks() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, checks.BusFixture(open(t))) })
 	}
 }
 
@@ -131,7 +129,7 @@ func TestBus(t *testing.T, open OpenBus) {
 // if the type's method Equal(V) bool says so, or reflect.DeepEqual; a nil slice
 // or map is the same as an empty one.
 func TestCodec[V any](t *testing.T, c codec.Codec[V], values ...V) {
-	for _, check := range codecchecks.Checks(c, values) {
+	for _, check := range checks.CodecChecks(c, values) {
 		t.Run(check.Name, func(t *testing.T) { check.Run(t) })
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
@@ -199,41 +200,41 @@ func (x mutant) Lane(key string) uint16 {
 // TestTierChecksFindMutants proves that each check can fail: for every one there
 // is a mutation that it finds, and it does not fail without.
 func TestTierChecksFindMutants(t *testing.T) {
-	checks := tierchecks.TierChecks()
+	all := tierchecks.TierChecks()
 	var names []string
 	for _, m := range mutations() {
 		names = append(names, m.check)
 		t.Run(m.check+"/"+strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				judge(t, checks, m.check, true, tierchecks.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
+				judge(t, all, m.check, true, tierchecks.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
 			})
 		})
 	}
-	everyCheckIsProven(t, checks, names)
-	for _, c := range checks {
+	everyCheckIsProven(t, all, names)
+	for _, c := range all {
 		synctest.Test(t, func(t *testing.T) {
-			judge(t, checks, c.Name, false, tierchecks.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
+			judge(t, all, c.Name, false, tierchecks.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
 		})
 	}
 }
 
 // judge runs a check on a fixture, which it must find bad or good.
-func judge[F any](t *testing.T, checks []tierchecks.Check[F], name string, bad bool, f F) {
+func judge[F any](t *testing.T, all []checks.Check[F], name string, bad bool, f F) {
 	t.Helper()
-	i := slices.IndexFunc(checks, func(c tierchecks.Check[F]) bool { return c.Name == name })
+	i := slices.IndexFunc(all, func(c checks.Check[F]) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("no check %q", name)
 	}
-	r := recorded(t, func(t testing.TB) { checks[i].Run(t, f) })
+	r := recorded(t, func(t testing.TB) { all[i].Run(t, f) })
 	if r.failed() != bad || r.skipped {
 		t.Errorf("%s: skipped %t, failures %q; want some: %t", name, r.skipped, r.failures, bad)
 	}
 }
 
 // everyCheckIsProven fails for checks without a mutation.
-func everyCheckIsProven[F any](t *testing.T, checks []tierchecks.Check[F], mutated []string) {
+func everyCheckIsProven[F any](t *testing.T, all []checks.Check[F], mutated []string) {
 	t.Helper()
-	for _, c := range checks {
+	for _, c := range all {
 		if !slices.Contains(mutated, c.Name) {
 			t.Errorf("no mutation proves that %s can fail", c.Name)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
-	"github.com/strata-cache/strata/stratatest/internal/storechecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // storeBugs are ways to break a Store, each with the check that must find it. It is read-only.
@@ -66,7 +66,7 @@ var storeBugs = map[string]string{
 
 // TestStoreChecksFindBrokenStores proves that each check can fail, and does not for a good store.
 func TestStoreChecksFindBrokenStores(t *testing.T) {
-	for _, c := range storechecks.Checks() {
+	for _, c := range checks.StoreChecks() {
 		bugs := []string{""}
 		for bug, check := range storeBugs {
 			if check == c.Name {
@@ -79,7 +79,7 @@ func TestStoreChecksFindBrokenStores(t *testing.T) {
 		for _, bug := range bugs {
 			t.Run(c.Name+"/"+strings.ReplaceAll(bug, " ", "_"), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := storechecks.Fixture{Store: &rows{bug: bug, all: map[string]storeRow{}}, Sleep: time.Sleep}
+					f := checks.StoreFixture{Store: &rows{bug: bug, all: map[string]storeRow{}}, Sleep: time.Sleep}
 					r := recorded(t, func(t testing.TB) { c.Run(t, f) })
 					if r.failed() != (bug != "") || r.skipped {
 						t.Errorf("skipped %t, failures %q; want some: %t", r.skipped, r.failures, bug != "")
@@ -102,11 +102,11 @@ var goodStores = map[string]func(*rows){ // read-only
 
 func TestStoreChecksPassStoresThatUseTheirFreedom(t *testing.T) {
 	for name, use := range goodStores {
-		for _, c := range storechecks.Checks() {
+		for _, c := range checks.StoreChecks() {
 			synctest.Test(t, func(t *testing.T) {
 				s := &rows{all: map[string]storeRow{}}
 				use(s)
-				r := recorded(t, func(t testing.TB) { c.Run(t, storechecks.Fixture{Store: s, Sleep: time.Sleep}) })
+				r := recorded(t, func(t testing.TB) { c.Run(t, checks.StoreFixture{Store: s, Sleep: time.Sleep}) })
 				if r.failed() || r.skipped {
 					t.Errorf("%s, %s: skipped %t, failures %q", name, c.Name, r.skipped, r.failures)
 				}
@@ -118,9 +118,9 @@ func TestStoreChecksPassStoresThatUseTheirFreedom(t *testing.T) {
 // TestStoreChecksSkipAbilities that a Store does not have, and pass on it.
 func TestStoreChecksSkipAbilities(t *testing.T) {
 	skipped := 0
-	for _, c := range storechecks.Checks() {
+	for _, c := range checks.StoreChecks() {
 		synctest.Test(t, func(t *testing.T) {
-			f := storechecks.Fixture{Store: bareStore{&rows{all: map[string]storeRow{}}}, Sleep: time.Sleep}
+			f := checks.StoreFixture{Store: bareStore{&rows{all: map[string]storeRow{}}}, Sleep: time.Sleep}
 			r := recorded(t, func(t testing.TB) { c.Run(t, f) })
 			if r.failed() {
 				t.Errorf("%s: %q", c.Name, r.failures)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis/recorded"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
@@ -20,7 +20,7 @@ const conversations = "../redis/testdata/conversations"
 // TestRecordedConversationsEqualThoseOfARealServer plays them with a real server,
 // and compares the results of the client with the recorded ones.
 func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
-	for _, p := range recorded.Plays() {
+	for _, p := range fakes.Plays() {
 		t.Run(p.Name, func(t *testing.T) {
 			server := servers.StartRedis(t)
 			if p.Prepare != nil {
@@ -28,7 +28,7 @@ func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var r recorded.Recorder
+			var r fakes.Recorder
 			c := server.Client(t, func(o *redis.Options) {
 				o.DialContext = r.Dial
 				if p.Change != nil {
@@ -43,7 +43,7 @@ func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
 				if err != nil {
 					t.Errorf("call %d: %v", len(results), err)
 				}
-				results = append(results, recorded.Short(result))
+				results = append(results, fakes.Short(result))
 			}, c)
 			got := r.Conversation()
 			got.Results = results
@@ -56,7 +56,7 @@ func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
 				}
 				return
 			}
-			was, err := recorded.Read(conversations, p.Name)
+			was, err := fakes.Read(conversations, p.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,8 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	strataotel "github.com/strata-cache/strata/otel"
@@ -328,7 +327,7 @@ func (s *spanned) overGoRedis(t *testing.T, addr string) (remote.Tier, remote.Bu
 // TestIdleServiceHasNoSpanInTenMinutes has model servers, and the clock of a bubble.
 func TestIdleServiceHasNoSpanInTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, m, r := newSpanned(t), fakememcached.New(), fakeredis.New()
+		s, m, r := newSpanned(t), fakes.NewMemcached(), fakes.NewRedis()
 		defer m.Close()
 		defer r.Close()
 		s.runs(t, time.Second, 10*time.Minute, func() (remote.Tier, remote.Bus) {

@@ -20,7 +20,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
 	"github.com/strata-cache/strata/internal/observe/page"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // demoCommand is `strata demo`.
@@ -191,7 +191,7 @@ func (d *demoCommand) check() (p plan, err error) {
 		if !d.Serve {
 			return p, errors.New("--warm-from needs --serve")
 		}
-		if _, err := endpoint.ParseHTTP(d.WarmFrom); err != nil {
+		if _, err := wire.ParseHTTP(d.WarmFrom); err != nil {
 			return p, fmt.Errorf("--warm-from: %w", err)
 		}
 	}

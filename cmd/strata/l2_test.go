@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 )
 
 // serveMemcached returns the address of a model of a memcached.
-func serveMemcached(t *testing.T, g fakememcached.Generation) string {
+func serveMemcached(t *testing.T, g fakes.Generation) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := fakememcached.New()
+	server := fakes.NewMemcached()
 	server.Generation = g
 	t.Cleanup(func() { l.Close(); server.Close() })
 	go func() {
@@ -33,7 +33,7 @@ func serveMemcached(t *testing.T, g fakememcached.Generation) string {
 }
 
 // join joins a connection with one to the model.
-func join(conn net.Conn, server *fakememcached.Server) {
+func join(conn net.Conn, server *fakes.Memcached) {
 	defer conn.Close()
 	model, err := server.Dial(context.Background(), "tcp", "")
 	if err != nil {
@@ -49,7 +49,7 @@ func join(conn net.Conn, server *fakememcached.Server) {
 // TestDemoOnMemcachedSaysThatItHasNoBus plays the demo on a fleet of two servers. The
 // restarted instance finds the greetings in L2.
 func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
-	fleet := serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.V1638)
+	fleet := serveMemcached(t, fakes.V1618) + "," + serveMemcached(t, fakes.V1638)
 	status, stdout, stderr := call(t.Context(), append(strings.Fields(
 		"demo --exit --addr 127.0.0.1:0 --rate 100 --group 25 --cardinality 100 --concurrency 50 --duration 1s --modes strata,restarted --l2"), "memcached://"+fleet)...)
 	if status != 0 || stderr != "" {
@@ -82,7 +82,7 @@ func cellsOf(table, mode string) []string {
 // The cap of lives in L1 is the one that the header of the output names. Package hello tests its
 // effect.
 func TestDemoCapsLivesInL1WithoutABus(t *testing.T) {
-	d := &demoCommand{L2: "memcached://" + serveMemcached(t, fakememcached.V1618), Modes: []string{"strata"}}
+	d := &demoCommand{L2: "memcached://" + serveMemcached(t, fakes.V1618), Modes: []string{"strata"}}
 	open, err := parseL2(d.L2)
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,9 @@ func TestDemoCapsLivesInL1WithoutABus(t *testing.T) {
 }
 
 func TestMemcachedThatCannotHoldEntriesIsRefused(t *testing.T) {
-	for g, addr := range map[fakememcached.Generation]string{
-		fakememcached.Old:   serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.Old),
-		fakememcached.Proxy: serveMemcached(t, fakememcached.Proxy),
+	for g, addr := range map[fakes.Generation]string{
+		fakes.Old:   serveMemcached(t, fakes.V1618) + "," + serveMemcached(t, fakes.Old),
+		fakes.Proxy: serveMemcached(t, fakes.Proxy),
 	} {
 		status, stdout, stderr := call(t.Context(), "demo", "--addr", "127.0.0.1:0", "--exit", "--l2", "memcached://"+addr)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, strings.ReplaceAll(addr, ",", ", ")) || !strings.Contains(stderr, "no meta commands") {

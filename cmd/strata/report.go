@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/load"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // describeLoad describes the options of a load in one line.
@@ -83,7 +83,7 @@ func status(code int) string {
 }
 
 // target returns the URL without secrets, as text without commands to a terminal.
-func target(o load.Options) string { return graphic(endpoint.Clean(o.URL)) }
+func target(o load.Options) string { return graphic(wire.CleanURL(o.URL)) }
 
 // writeReport writes a result for people.
 func writeReport(w io.Writer, o load.Options, r *load.Result) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/strata-cache/strata/internal/redis/bus"
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -62,7 +61,7 @@ func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.r
 // server takes writes. The message has a connection for itself, which a server may leave in
 // a transaction.
 func (b *Bus) prove(ctx context.Context, key, channel, text string) error {
-	t, err := b.link.talk(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
+	t, err := b.link.talk(ctx, true, func(ask layout.Ask) error { return bus.Prove(ask, key, channel, text) })
 	if t.err != nil {
 		return t.err
 	}

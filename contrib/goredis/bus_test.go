@@ -13,7 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/remote"
 )
@@ -57,7 +57,7 @@ func wantTold(t *testing.T, when string, got []remote.State, want ...remote.Stat
 
 // TestLostConnectionIsAGap and go-redis does not replace it unseen.
 func TestLostConnectionIsAGap(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		told, _ := follow(t, rdb)
 		wantTold(t, "at first", told(), remote.Connected)
 		s.Drop()
@@ -85,13 +85,13 @@ func TestLostConnectionIsAGap(t *testing.T) {
 
 func TestSilentConnectionIsAGap(t *testing.T) {
 	var first *netsim.Conn
-	fake(t, func(s *fakeredis.Server, _ *redis.Options) {
+	fake(t, func(s *fakes.Redis, _ *redis.Options) {
 		s.OnDial = func(n int, c *netsim.Conn) {
 			if n == 0 {
 				first = c
 			}
 		}
-	}, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	}, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		told, _ := follow(t, rdb)
 		time.Sleep(time.Hour)
 		wantTold(t, "after a quiet hour", told(), remote.Connected)
@@ -114,9 +114,9 @@ func TestSilentConnectionIsAGap(t *testing.T) {
 // TestUnacknowledgedSubscriptionIsTriedAgain has a server that takes the command
 // and says nothing.
 func TestUnacknowledgedSubscriptionIsTriedAgain(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
-		s.Handle("SUBSCRIBE", func(*fakeredis.Session, [][]byte) {})
-		s.Handle("PING", func(*fakeredis.Session, [][]byte) {})
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
+		s.Handle("SUBSCRIBE", func(*fakes.RedisSession, [][]byte) {})
+		s.Handle("PING", func(*fakes.RedisSession, [][]byte) {})
 		told, _ := follow(t, rdb)
 		time.Sleep(time.Minute)
 		wantTold(t, "by a server that does not agree", told())
@@ -135,14 +135,14 @@ func TestHostileMessageIsAGap(t *testing.T) {
 		"payload of a kind": "*3\r\n$7\r\nmessage\r\n$8\r\nstrata:n\r\n*1\r\n:1\r\n",
 		"no type":           "hello\r\n",
 	} {
-		fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.Protocol = 2 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, func(_ *fakes.Redis, o *redis.Options) { o.Protocol = 2 }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			bus, err := goredis.NewBus(rdb)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var subscribe fakeredis.Handler
+			var subscribe fakes.RedisHandler
 			hostile := true
-			subscribe = s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, args [][]byte) {
+			subscribe = s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, args [][]byte) {
 				subscribe(ss, args)
 				if hostile && string(args[1]) == layout.Channel("m", 0) {
 					ss.Out = append(ss.Out, raw...)
@@ -161,14 +161,14 @@ func TestHostileMessageIsAGap(t *testing.T) {
 // TestResubscriptionUnseenIsAGap has the server acknowledge twice, as it looks
 // when go-redis has moved a subscription to another server by itself.
 func TestResubscriptionUnseenIsAGap(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		bus, err := goredis.NewBus(rdb)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var subscribe fakeredis.Handler
+		var subscribe fakes.RedisHandler
 		twice := true
-		subscribe = s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, args [][]byte) {
+		subscribe = s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, args [][]byte) {
 			subscribe(ss, args)
 			if twice && string(args[1]) == layout.Channel("m", 0) {
 				subscribe(ss, args)
@@ -184,20 +184,20 @@ func TestResubscriptionUnseenIsAGap(t *testing.T) {
 }
 
 func TestStopEndsAFollowerInEveryState(t *testing.T) {
-	for name, change := range map[string]func(*fakeredis.Server, *redis.Options){
+	for name, change := range map[string]func(*fakes.Redis, *redis.Options){
 		"connected": nil,
-		"waiting for the acknowledgement": func(s *fakeredis.Server, _ *redis.Options) {
-			s.Handle("SUBSCRIBE", func(*fakeredis.Session, [][]byte) {})
+		"waiting for the acknowledgement": func(s *fakes.Redis, _ *redis.Options) {
+			s.Handle("SUBSCRIBE", func(*fakes.RedisSession, [][]byte) {})
 		},
-		"waiting to try again": func(s *fakeredis.Server, _ *redis.Options) { s.Stop() },
-		"dialling": func(_ *fakeredis.Server, o *redis.Options) {
+		"waiting to try again": func(s *fakes.Redis, _ *redis.Options) { s.Stop() },
+		"dialling": func(_ *fakes.Redis, o *redis.Options) {
 			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 		},
 	} {
-		fake(t, change, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
+		fake(t, change, func(t *testing.T, _ *fakes.Redis, rdb *redis.Client) {
 			told, stop := follow(t, rdb)
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
@@ -214,7 +214,7 @@ func TestStopEndsAFollowerInEveryState(t *testing.T) {
 }
 
 func TestFollowerEndsWithItsClient(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		told, _ := follow(t, rdb)
 		wantTold(t, "at first", told(), remote.Connected)
 		rdb.Close()
@@ -230,13 +230,13 @@ func TestFollowerEndsWithItsClient(t *testing.T) {
 }
 
 func TestPublishIsNotSentAgain(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		bus, err := goredis.NewBus(rdb)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := remote.Message{Name: "n", Kind: remote.Beat}
-		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+		s.Handle("PUBLISH", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 		for i, ms := range [][]remote.Message{{m}, {m, m}} {
 			if err := bus.Publish(t.Context(), ms); err == nil {
 				t.Error("no error though nobody has answered")
@@ -245,7 +245,7 @@ func TestPublishIsNotSentAgain(t *testing.T) {
 				t.Errorf("%d messages were sent", n)
 			}
 		}
-		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM no") })
+		s.Handle("PUBLISH", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM no") })
 		if err := bus.Publish(t.Context(), []remote.Message{m}); !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("error %v", err)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/wire/overdue"
 	"github.com/strata-cache/strata/remote"
 )
@@ -51,7 +51,7 @@ func newRefusal(text string) error {
 
 // tierError turns an error of the tier into one that the package promises.
 func tierError(err error) error {
-	var refused *watch.Refusal
+	var refused *layout.Refusal
 	if !errors.As(err, &refused) {
 		return err
 	}

@@ -13,23 +13,23 @@ import (
 	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/remote"
 )
 
 // fake runs f in a bubble with a model server, on which all scripts succeed,
 // and a client for it. change, if not nil, alters both before the client is
 // made.
-func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t *testing.T, s *fakeredis.Server, rdb *redis.Client)) {
+func fake(t *testing.T, change func(*fakes.Redis, *redis.Options), f func(t *testing.T, s *fakes.Redis, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeredis.New()
+		s := fakes.NewRedis()
 		defer s.Close()
 		for _, text := range []string{layout.Drop, layout.Fill, layout.Put, layout.Release} {
-			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
+			s.Script(text, func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(1) })
 		}
 		s.Script(layout.Namespace(), namespaceState)
-		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("value")
 			ss.Bulk("99999999999999 99999999999999 7 e.0.0")
@@ -48,7 +48,7 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 }
 
 // namespaceState answers as the script does that reads the state of a namespace.
-func namespaceState(ss *fakeredis.Session, _ [][]byte) {
+func namespaceState(ss *fakes.RedisSession, _ [][]byte) {
 	ss.Out = resp.AppendArray(ss.Out, 5)
 	ss.Bulk("e")
 	for _, n := range []int{0, 0, 0, 1000} {

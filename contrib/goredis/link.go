@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/wire/overdue"
 )
 
@@ -106,7 +106,7 @@ type talk struct {
 
 // talk lets f talk to the server, over one connection if alone is set. answer is the
 // error of f. It may also be the error of the talk.
-func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t *talk, answer error) {
+func (l link) talk(ctx context.Context, alone bool, f func(layout.Ask) error) (t *talk, answer error) {
 	t = &talk{link: l, ctx: ctx, alone: alone}
 	defer t.end()
 	answer = f(t.ask)
@@ -128,8 +128,8 @@ func (t *talk) end() {
 	}
 }
 
-// ask implements watch.Ask.
-func (t *talk) ask(b *watch.Batch) (replies []resp.Value, err error) {
+// ask implements layout.Ask.
+func (t *talk) ask(b *layout.Batch) (replies []resp.Value, err error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -147,7 +147,7 @@ func (t *talk) ask(b *watch.Batch) (replies []resp.Value, err error) {
 // notRun reports whether a script was not run, because the server does not know
 // it or runs none. The round trip had no effect then.
 func notRun(v resp.Value) bool {
-	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || watch.NoScripts(v)
+	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || layout.NoScripts(v)
 }
 
 func (t *talk) exchange(calls []call) error {

@@ -13,17 +13,17 @@ import (
 	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
 // silent lets the model server take commands and answer none until the returned
 // function is called.
-func silent(s *fakeredis.Server, names ...string) (answer func()) {
+func silent(s *fakes.Redis, names ...string) (answer func()) {
 	gate := make(chan struct{})
 	for _, name := range names {
-		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) {
 			<-gate
 			ss.Int(1)
 		})
@@ -34,7 +34,7 @@ func silent(s *fakeredis.Server, names ...string) (answer func()) {
 func TestCallEndsWithItsContextAlsoIfGoRedisGoesOn(t *testing.T) {
 	const deadline, left = 100 * time.Millisecond, 30 * time.Millisecond
 	for _, enabled := range []bool{false, true} {
-		fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.ContextTimeoutEnabled = enabled }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, func(_ *fakes.Redis, o *redis.Options) { o.ContextTimeoutEnabled = enabled }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			mustGet(t, tier)
 			defer silent(s, "EVALSHA", "HMGET")()
@@ -81,7 +81,7 @@ func leave(t *testing.T, op func(context.Context) error, deadline, cancelled tim
 // wait in vain.
 func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 	const size = 3
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.PoolSize = size }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.PoolSize = size }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
 		answer := silent(s, "EVALSHA")
@@ -106,10 +106,10 @@ func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 }
 
 func TestCommandThatMayHaveBeenExecutedIsNotSentAgain(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
-		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+		s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 		put := remote.Put{Key: "k", Left: time.Hour, Lease: remote.Lease{Token: 7, State: "e.0.0"}}
 		before := s.Calls("EVALSHA")
 		if _, err := tier.Put(t.Context(), []remote.Put{put}); err == nil {
@@ -130,10 +130,10 @@ func TestCommandThatMayHaveBeenExecutedIsNotSentAgain(t *testing.T) {
 
 func TestReadIsSentOnceMoreIfTheConnectionWasLost(t *testing.T) {
 	for _, keys := range [][]string{{"k"}, {"k", "l"}} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			warm(t, tier)
-			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+			s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 			before := s.Calls("HMGET")
 			if _, err := tier.Get(t.Context(), keys); err == nil {
 				t.Errorf("a read of %v without an answer returned nil", keys)
@@ -148,7 +148,7 @@ func TestReadIsSentOnceMoreIfTheConnectionWasLost(t *testing.T) {
 // TestReadIsNotSentAgainAfterATimeout of go-redis: the server is slow, and the
 // connection was not lost.
 func TestReadIsNotSentAgainAfterATimeout(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.ReadTimeout = time.Second }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.ReadTimeout = time.Second }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		before := s.Calls("HMGET")
@@ -167,16 +167,16 @@ func TestReadIsNotSentAgainAfterATimeout(t *testing.T) {
 // the first of two questions of one operation is answered. The second could go
 // to another server. Its reply must not be judged by the state of the first.
 func TestTalkIsWithOneServer(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		var asked []string
-		var over []*fakeredis.Session
+		var over []*fakes.RedisSession
 		meanwhile := func() {}
-		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
+		s.Script(layout.Namespace(), func(ss *fakes.RedisSession, args [][]byte) {
 			asked, over = append(asked, "state"), append(over, ss)
 			namespaceState(ss, args)
 			meanwhile()
 		})
-		s.Script(layout.Acquire, func(ss *fakeredis.Session, _ [][]byte) {
+		s.Script(layout.Acquire, func(ss *fakes.RedisSession, _ [][]byte) {
 			asked, over = append(asked, "lease"), append(over, ss)
 			ss.Int(1)
 		})
@@ -208,15 +208,15 @@ func TestTalkIsWithOneServer(t *testing.T) {
 // TestWatchedKeysAreNotLeftOnAConnection lets a caller leave while a
 // transaction is under way.
 func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
-	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.PoolSize = 1 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
-		watching := map[*fakeredis.Session]bool{}
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.PoolSize = 1 }, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
+		watching := map[*fakes.RedisSession]bool{}
 		noScripts(s)
-		s.Handle("WATCH", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("WATCH", func(ss *fakes.RedisSession, _ [][]byte) {
 			watching[ss] = true
 			time.Sleep(time.Second) // in a bubble
 			ss.Status("OK")
 		})
-		s.Handle("UNWATCH", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("UNWATCH", func(ss *fakes.RedisSession, _ [][]byte) {
 			delete(watching, ss)
 			ss.Status("OK")
 		})
@@ -235,9 +235,9 @@ func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
 
 // TestScriptThatIsNotKnownIsRunOnce though its text follows over a newer connection.
 func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		ran := 0
-		s.Script(layout.DropAll(), func(ss *fakeredis.Session, args [][]byte) {
+		s.Script(layout.DropAll(), func(ss *fakes.RedisSession, args [][]byte) {
 			ran++
 			namespaceState(ss, args)
 		})
@@ -250,7 +250,7 @@ func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
 // TestConnectionOfATalkIsUsedAgain checks that the next talk does not open
 // another one.
 func TestConnectionOfATalkIsUsedAgain(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		noScripts(s)
 		tier := bind(t, rdb)
 		for range 20 {
@@ -267,22 +267,22 @@ func TestConnectionOfATalkIsUsedAgain(t *testing.T) {
 
 // noScripts makes the model server one that permits no scripts, and holds
 // nothing.
-func noScripts(s *fakeredis.Server) {
+func noScripts(s *fakes.Redis) {
 	for _, name := range []string{"EVAL", "EVALSHA"} {
-		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("NOPERM this user has no permissions to run the 'eval' command")
 		})
 	}
 	for _, name := range []string{"WATCH", "UNWATCH"} {
-		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Status("OK") })
+		s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Status("OK") })
 	}
-	s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+	s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) {
 		ss.Out = resp.AppendArray(ss.Out, 2)
 		ss.Null()
 		ss.Null()
 	})
-	s.Handle("PTTL", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(-2) })
-	s.Handle("TIME", func(ss *fakeredis.Session, _ [][]byte) {
+	s.Handle("PTTL", func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(-2) })
+	s.Handle("TIME", func(ss *fakes.RedisSession, _ [][]byte) {
 		ss.Out = resp.AppendArray(ss.Out, 2)
 		ss.Bulk("1")
 		ss.Bulk("0")
@@ -290,7 +290,7 @@ func noScripts(s *fakeredis.Server) {
 }
 
 func TestPanicOfAHookIsAnError(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
 		rdb.AddHook(panics{})
@@ -341,12 +341,12 @@ func TestConnectionLeftInATransactionIsNotUsedAgain(t *testing.T) {
 
 // leftInATransaction has a server refuse each EXEC, and DISCARD unless discards is set, and reads a missing key after use.
 func leftInATransaction(t *testing.T, text string, discards bool, use func(t *testing.T, rdb *redis.Client)) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		noScripts(s)
-		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
-		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
+		s.Handle("HGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Null() })
+		s.Handle("EXEC", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error(text) })
 		if !discards {
-			s.Handle("DISCARD", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM 'discard'") })
+			s.Handle("DISCARD", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("NOPERM 'discard'") })
 		}
 		use(t, rdb)
 		if n := s.Calls("EXEC"); n == 0 {
@@ -370,11 +370,11 @@ func leftInATransaction(t *testing.T, text string, discards bool, use func(t *te
 // TestCallEndsWithItsContextAlsoIfItsTransactionCannotBeEnded: the server refuses the EXEC, and does not answer
 // DISCARD.
 func TestCallEndsWithItsContextAlsoIfItsTransactionCannotBeEnded(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		noScripts(s)
-		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
-		s.Handle("EXEC", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM command not allowed") })
-		s.Handle("DISCARD", func(*fakeredis.Session, [][]byte) {})
+		s.Handle("HGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Null() })
+		s.Handle("EXEC", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("OOM command not allowed") })
+		s.Handle("DISCARD", func(*fakes.RedisSession, [][]byte) {})
 		tier := bind(t, rdb)
 		start := time.Now()
 		if err := drop(kit.Within(t, time.Second), tier, "k"); err == nil || time.Since(start) > time.Second {
@@ -388,8 +388,8 @@ func TestCallEndsWithItsContextAlsoIfItsTransactionCannotBeEnded(t *testing.T) {
 
 // TestMessageWithoutANumberAsItsAnswerIsNotPublished: in a transaction it is only queued.
 func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
-		s.Handle("PUBLISH", func(ss *fakeredis.Session, _ [][]byte) { ss.Status("QUEUED") })
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
+		s.Handle("PUBLISH", func(ss *fakes.RedisSession, _ [][]byte) { ss.Status("QUEUED") })
 		bus, err := goredis.NewBus(rdb)
 		if err != nil {
 			t.Fatal(err)

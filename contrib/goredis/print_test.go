@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/remote"
 )
 
 // TestNothingPrintsCredentials prints and logs the types of the package, their copies
 // and their errors, by right and wrong verbs of fmt, and as parts of other values.
 func TestNothingPrintsCredentials(t *testing.T) {
-	change := func(s *fakeredis.Server, o *redis.Options) {
+	change := func(s *fakes.Redis, o *redis.Options) {
 		s.Username, s.Password = "hidden-user", "hidden-password"
 		o.Username, o.Password = s.Username, s.Password
 	}
-	fake(t, change, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier, err := goredis.NewTier(rdb)
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -33,12 +33,12 @@ func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
 		"a line without CR":     "+secret\n",
 		"ends in the middle":    "*2\r\n$6\r\nsec",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			warm(t, tier)
 			dials := s.Dials()
 			bad := reply
-			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+			s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = append(ss.Out, bad...)
 				ss.Hangup()
 			})
@@ -62,11 +62,11 @@ func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
 }
 
 func TestReplyTooManyCostsItsConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		dials := s.Dials()
-		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("HMGET", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = append(ss.Out, "*2\r\n$5\r\nvalue\r\n$37\r\n99999999999999 99999999999999 7 e.0.0\r\n*2\r\n$5\r\nother\r\n"...)
 		})
 		mustGet(t, tier)
@@ -78,12 +78,12 @@ func TestReplyTooManyCostsItsConnection(t *testing.T) {
 }
 
 func TestRefusalIsAnErrorOfGoRedis(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		dials := s.Dials()
 		for _, rest := range []string{", with args beginning with: 'secret' ", strings.Repeat("x", 2000) + "secret"} {
-			s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM command not allowed" + rest) })
+			s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("OOM command not allowed" + rest) })
 			err := drop(t.Context(), tier, "k")
 			var refused redis.Error
 			if !errors.As(err, &refused) || !redis.HasErrorPrefix(err, "OOM ") || !strings.HasPrefix(err.Error(), "goredis: OOM") {
@@ -100,13 +100,13 @@ func TestRefusalIsAnErrorOfGoRedis(t *testing.T) {
 }
 
 func TestReplicaLosesItsConnections(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		if err := drop(t.Context(), tier, "k"); err != nil {
 			t.Fatal(err)
 		}
 		dials := s.Dials()
-		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("READONLY You can't write against a read only replica.")
 		})
 		for range 2 {
@@ -125,12 +125,12 @@ func TestRefusalOfADemotedServerIsARefusal(t *testing.T) {
 		"READONLY You can't write against a read only replica.",
 		"NOREPLICAS Not enough good replicas to write.",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			if err := drop(t.Context(), tier, "k"); err != nil {
 				t.Fatal(err)
 			}
-			s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
+			s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) { ss.Error(text) })
 			for _, keys := range [][]string{{"k"}, {"k", "l"}} { // a command, and a pipeline
 				err := drop(t.Context(), tier, keys...)
 				var refused redis.Error
@@ -146,10 +146,10 @@ func TestRefusalOfADemotedServerIsARefusal(t *testing.T) {
 }
 
 func TestCredentialsAreInNoError(t *testing.T) {
-	fake(t, func(s *fakeredis.Server, o *redis.Options) {
+	fake(t, func(s *fakes.Redis, o *redis.Options) {
 		s.Username, s.Password = "user", "right"
 		o.Username, o.Password = "user", "hunter2"
-	}, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
+	}, func(t *testing.T, _ *fakes.Redis, rdb *redis.Client) {
 		_, err := get(t.Context(), bind(t, rdb), "k")
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "WRONGPASS") {
 			t.Errorf("error %v", err)
@@ -159,8 +159,8 @@ func TestCredentialsAreInNoError(t *testing.T) {
 
 func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
 	for _, reply := range []string{"+secret\r\n", "@secret\r\n", "$3\r\nsecret", "%secret\r\n", "%1\r\n+secret\r\n@secret\r\n", "$4611686018427387904\r\n"} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
-			s.Handle("HELLO", func(ss *fakeredis.Session, _ [][]byte) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
+			s.Handle("HELLO", func(ss *fakes.RedisSession, _ [][]byte) {
 				ss.Out = append(ss.Out, reply...)
 				ss.Hangup()
 			})
@@ -173,7 +173,7 @@ func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
 }
 
 func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		held, err := tier.Get(t.Context(), []string{"a", "b"})
 		if err != nil {
@@ -189,10 +189,10 @@ func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
 // TestNewConnectionsAreCounted checks that the namespace state is read again after each
 // new connection, because it may lead to the successor of the server.
 func TestNewConnectionsAreCounted(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		states := 0
-		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
+		s.Script(layout.Namespace(), func(ss *fakes.RedisSession, args [][]byte) {
 			states++
 			namespaceState(ss, args)
 		})
@@ -213,11 +213,11 @@ func TestNewConnectionsAreCounted(t *testing.T) {
 
 func TestClientWithUnseenConnectionsIsReported(t *testing.T) {
 	for _, derived := range []bool{false, true} {
-		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 			for _, name := range []string{"INFO", "CONFIG"} {
-				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("") })
+				s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("") })
 			}
-			s.Script("return 1", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
+			s.Script("return 1", func(ss *fakes.RedisSession, _ [][]byte) { ss.Int(1) })
 			if derived {
 				rdb = rdb.WithTimeout(time.Second)
 			}
@@ -248,7 +248,7 @@ func TestOtherClientsAreRefused(t *testing.T) {
 }
 
 func TestEndedContextSendsNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		asked := counts{new(int)}
 		rdb.AddHook(asked)
@@ -288,15 +288,15 @@ func (c counts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // script as if it did not know the script. Only to the text of the script it answers that it runs
 // none.
 func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
-		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
+		s.Handle("EVALSHA", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("NOSCRIPT No matching script. Please use EVAL.")
 		})
-		s.Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("EVAL", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Error("ERR Could not find scripting engine 'lua'")
 		})
-		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
-		s.Handle("TIME", func(ss *fakeredis.Session, _ [][]byte) {
+		s.Handle("HGET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Null() })
+		s.Handle("TIME", func(ss *fakes.RedisSession, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("1")
 			ss.Bulk("0")
@@ -314,9 +314,9 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 }
 
 func TestServerOfAClusterIsNamedAsTheCause(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, rdb *redis.Client) {
 		for _, name := range []string{"EVAL", "EVALSHA"} {
-			s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Error("MOVED 3999 127.0.0.1:6381") })
+			s.Handle(name, func(ss *fakes.RedisSession, _ [][]byte) { ss.Error("MOVED 3999 127.0.0.1:6381") })
 		}
 		err := drop(t.Context(), bind(t, rdb), "k")
 		var answer redis.Error

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata/internal/observe"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -65,7 +65,7 @@ func (s *server) Read(ctx context.Context, timeout time.Duration, _ time.Time, p
 // Together implements tier.Server. A connection for one caller alone is expensive in
 // go-redis. So f first talks over any connections: as long as no connection is opened
 // meanwhile, all of them lead to the same server. Otherwise f talks once more, over one.
-func (s *server) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
+func (s *server) Together(ctx context.Context, twice bool, f func(layout.Ask) error) error {
 	ctx = s.owner.Own(ctx)
 	before := s.Opened()
 	t, answer := s.talk(ctx, false, f)

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 )
@@ -25,13 +24,13 @@ func each(t *testing.T, f func(t *testing.T, s *httptest.Server)) {
 			f(t, s)
 		})
 	}
-	r, err := redis.New(redis.Options{DialContext: fakeredis.New().Dial})
+	r, err := redis.New(redis.Options{DialContext: fakes.NewRedis().Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	run("redis", inRedis{r})
-	m, err := memcached.New(memcached.Options{Servers: []string{"localhost:11211"}, MaxValue: mostBytes, DialContext: fakememcached.New().Dial})
+	m, err := memcached.New(memcached.Options{Servers: []string{"localhost:11211"}, MaxValue: mostBytes, DialContext: fakes.NewMemcached().Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,7 @@ func TestRequestThatBreaksOffStoresNothing(t *testing.T) {
 
 // TestValueThatBreaksOffIsToldToTheClient: the server goes away in the middle of a value.
 func TestValueThatBreaksOffIsToldToTheClient(t *testing.T) {
-	server := fakeredis.New()
+	server := fakes.NewRedis()
 	r, err := redis.New(redis.Options{DialContext: server.Dial})
 	if err != nil {
 		t.Fatal(err)
@@ -135,14 +134,14 @@ func TestValueThatBreaksOffIsToldToTheClient(t *testing.T) {
 	defer s.Close()
 	send(t, "PUT", s.URL+"/files/f", strings.NewReader(strings.Repeat("x", 100_000)))
 	send(t, "GET", s.URL+"/files/f", nil) // from now on the client knows that it is large
-	server.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+	server.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
 		ss.Out = append(ss.Out, "$100000\r\n"+strings.Repeat("x", 50_000)...)
 		ss.Hangup()
 	})
 	if status, text, err := send(t, "GET", s.URL+"/files/f", nil); status != http.StatusOK || len(text) > 50_000 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%d, %d bytes, %v", status, len(text), err)
 	}
-	server.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+	server.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) { ss.Hangup() })
 	if status, text, _ := send(t, "GET", s.URL+"/files/f", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("%d %q", status, text)
 	}

@@ -7,9 +7,9 @@
 //   - resp: the Redis protocol in both directions; opens no sockets
 //   - slots: hash slots, topologies and redirections of Redis Cluster; the nodes of a
 //     cluster, and the refresh of its topology
-//   - layout: names, fields, messages and Lua scripts: the form of everything in Redis
-//   - namespace: the namespace states that a process uses, and the clocks of the servers
-//   - watch: the scripts as WATCH/MULTI/EXEC, for servers without scripts
+//   - layout: names, fields, messages and Lua scripts: the form of everything in Redis; the
+//     scripts as WATCH/MULTI/EXEC, for servers without scripts; the namespace states that a
+//     process uses, and the clocks of the servers
 //   - tier: the Tier over Redis, for either client
 //   - bus: the Bus over Redis, for either client, and a subscription that outlives its
 //     connections

@@ -10,14 +10,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/numbered"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/otel/producer"
 )
 
 // only returns the first data point of a metric, and fails the test if there is no such metric.
 func only(t *testing.T, s strata.Stats, name string) metricdata.ExponentialHistogramDataPoint[float64] {
 	t.Helper()
-	scopes, err := producer.New(numbered.Fixed(s)).Produce(t.Context())
+	scopes, err := producer.New(lab.FixedStats(s)).Produce(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func TestHistogramsOfSizesAreTakenOverWithoutLoss(t *testing.T) {
 func TestWrongCachesAreErrorsOfCollections(t *testing.T) {
 	for want, caches := range map[string][]producer.Source{
 		"no cache":                         nil,
-		`two caches have the name "users"`: {numbered.Fixed{Name: "users"}, numbered.Fixed{Name: "users"}},
-		"cache 2 of 2 is nil":              {numbered.Fixed{Name: "users"}, (*strata.Cache[string, int])(nil)},
+		`two caches have the name "users"`: {lab.FixedStats{Name: "users"}, lab.FixedStats{Name: "users"}},
+		"cache 2 of 2 is nil":              {lab.FixedStats{Name: "users"}, (*strata.Cache[string, int])(nil)},
 	} {
 		scopes, err := producer.New(caches...).Produce(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || len(scopes) != min(1, len(caches)) {

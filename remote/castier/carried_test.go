@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -19,7 +19,7 @@ import (
 // the servers of their keys, and it adds to them once for each server.
 type earlier struct {
 	t      *testing.T
-	m      *casmodel.Store
+	m      *lab.Model
 	prefix string
 }
 
@@ -52,9 +52,9 @@ func (e earlier) dropAll(soft bool) {
 }
 
 // prefixIn returns the prefix of the keys of a store with one cache.
-func prefixIn(m *casmodel.Store) (prefix string) {
+func prefixIn(m *lab.Model) (prefix string) {
 	for server := range count(m) {
-		m.Each(server, func(key string, _ *casmodel.Item) {
+		m.Each(server, func(key string, _ *lab.ModelItem) {
 			prefix = key[:strings.IndexByte(key[len("strata:"):], ':')+len("strata:")+1]
 		})
 	}
@@ -62,7 +62,7 @@ func prefixIn(m *casmodel.Store) (prefix string) {
 }
 
 // count returns the number of servers.
-func count(m *casmodel.Store) int {
+func count(m *lab.Model) int {
 	_, n := m.Servers()
 	return n
 }
@@ -81,7 +81,7 @@ func TestDropOfEverythingByAnEarlierVersionIsCarried(t *testing.T) {
 // upgrade is a fleet with instances of both versions.
 type upgrade struct {
 	t         *testing.T
-	m         *casmodel.Store
+	m         *lab.Model
 	old       earlier
 	instances []*castier.Tier
 	stored    map[string]bool // by this version, and not dropped
@@ -228,7 +228,7 @@ func TestFleetWithoutEarlierVersionsHasNoCountersOfThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		for server := range 3 {
-			m.Each(server, func(key string, _ *casmodel.Item) {
+			m.Each(server, func(key string, _ *lab.ModelItem) {
 				if strings.HasSuffix(key, ":d") || strings.HasSuffix(key, ":x") {
 					t.Errorf("server %d has %s", server, key)
 				}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -36,7 +36,7 @@ func damages(t *testing.T, servers int, kind, text string) {
 	keep(t, tier, "ada", "bob")
 	damaged := false
 	for server := range servers {
-		m.Each(server, func(key string, is *casmodel.Item) {
+		m.Each(server, func(key string, is *lab.ModelItem) {
 			if strings.HasSuffix(key, kind) {
 				is.Data, damaged = []byte(text), true
 			}
@@ -82,7 +82,7 @@ func TestTagsAreDroppedWhateverDamagesTheirClock(t *testing.T) {
 			time.Sleep(time.Duration(2000+rand.IntN(3000)) * time.Millisecond)
 			kind := []string{":c", ":tt"}[rand.IntN(2)]
 			for server := range 1 + round%3 {
-				m.Each(server, func(key string, is *casmodel.Item) {
+				m.Each(server, func(key string, is *lab.ModelItem) {
 					if strings.HasSuffix(key, kind) {
 						is.Data = damagedBy(rand.IntN(6), is.Data)
 					}

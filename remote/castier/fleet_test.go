@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -80,7 +80,7 @@ func TestDropOfEverythingIsCarriedOnAtTheServerThatMissedIt(t *testing.T) {
 				m.Kill(server, true)
 				var some *remote.NotToldError
 				err := tier.DropAll(t.Context(), soft)
-				if !errors.As(err, &some) || len(some.Servers) != 1 || some.Servers[0] != dead || !errors.Is(err, casmodel.ErrDead) {
+				if !errors.As(err, &some) || len(some.Servers) != 1 || some.Servers[0] != dead || !errors.Is(err, lab.ErrDead) {
 					t.Fatalf("without %s: %v", dead, err)
 				}
 				gone := func(h remote.Held) bool { return h.Absent() || soft && h.All }
@@ -164,7 +164,7 @@ type hanging struct {
 	delay  time.Duration // 0: until the context ends
 }
 
-func (h *hanging) do(ctx context.Context, server int, _ *casmodel.Call, run func(context.Context) error) error {
+func (h *hanging) do(ctx context.Context, server int, _ *lab.ModelCall, run func(context.Context) error) error {
 	if int64(server) != h.server.Load() {
 		return run(ctx)
 	}
@@ -192,10 +192,10 @@ func TestServerThatHangsHoldsUpOthersOnceAndForAQuarter(t *testing.T) {
 }
 
 func hangs(t *testing.T, server int, delay time.Duration) {
-	m := casmodel.New(t, 3)
+	m := lab.NewModel(t, 3)
 	h := &hanging{delay: delay}
 	h.server.Store(-1)
-	tier := another(casmodel.Around(m, h.do))
+	tier := another(lab.Around(m, h.do))
 	var keys []string
 	for i, s := range tier.Servers() {
 		if i != server {

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -23,14 +23,14 @@ var (
 // weighed is a store that counts the bytes of its items that go to and fro. Its next call fails
 // if fails says so.
 type weighed struct {
-	*casmodel.Store
+	*lab.Model
 	bytes atomic.Int64
-	fails func(c *casmodel.Call) error
+	fails func(c *lab.ModelCall) error
 }
 
 // fleet returns the way to the store on which bytes are counted.
 func (w *weighed) fleet() castier.Fleet {
-	return casmodel.Around(w.Store, func(ctx context.Context, _ int, c *casmodel.Call, run func(context.Context) error) error {
+	return lab.Around(w.Model, func(ctx context.Context, _ int, c *lab.ModelCall, run func(context.Context) error) error {
 		if w.fails != nil {
 			if err := w.fails(c); err != nil {
 				return err
@@ -46,7 +46,7 @@ func (w *weighed) fleet() castier.Fleet {
 func large(t *testing.T, f func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &weighed{Store: casmodel.New(t, 1)}
+		w := &weighed{Model: lab.NewModel(t, 1)}
 		tier := another(w.fleet())
 		l := acquire(t, tier, "k").Lease
 		if !put(t, tier, "k", largeText, l) {
@@ -59,8 +59,8 @@ func large(t *testing.T, f func(t *testing.T, w *weighed, tier *castier.Tier, id
 }
 
 // values returns the keys of the items in which large values are, and for how long they live.
-func values(m *casmodel.Store) (keys []string, lives []time.Duration) {
-	m.Each(0, func(key string, is *casmodel.Item) {
+func values(m *lab.Model) (keys []string, lives []time.Duration) {
+	m.Each(0, func(key string, is *lab.ModelItem) {
 		if isValue(key) {
 			keys, lives = append(keys, key), append(lives, time.Until(is.Until))
 		}
@@ -74,7 +74,7 @@ func isValue(key string) bool {
 }
 
 // lose makes the server forget large values.
-func lose(m *casmodel.Store) {
+func lose(m *lab.Model) {
 	keys, _ := values(m)
 	m.Lose(func(key string) bool { return slices.Contains(keys, key) })
 }
@@ -177,7 +177,7 @@ func TestLargeValueThatIsLostIsAbsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
-				lose(w.Store)
+				lose(w.Model)
 				check(t, tier, id)
 			})
 		})
@@ -185,7 +185,7 @@ func TestLargeValueThatIsLostIsAbsent(t *testing.T) {
 	t.Run("lease of a fresh value", func(t *testing.T) {
 		large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
 			extend(t, tier, acquireKnown(t, tier, id).Lease, id)
-			lose(w.Store)
+			lose(w.Model)
 			a := acquire(t, tier, "k")
 			if !a.Held.Absent() || a.Lease.Grant != remote.Granted {
 				t.Fatalf("%+v", a)
@@ -204,7 +204,7 @@ func TestLargeValueThatIsLostIsAbsent(t *testing.T) {
 func TestReaderOfALargeValueGetsTheOneBeforeOrAfterAStore(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, _ remote.ID) {
 		l := acquire(t, tier, "k").Lease
-		w.After = func(*casmodel.Call) {
+		w.After = func(*lab.ModelCall) {
 			w.After = nil
 			if !put(t, another(w.fleet()), "k", anotherText, l) {
 				t.Error("refused")
@@ -217,7 +217,7 @@ func TestReaderOfALargeValueGetsTheOneBeforeOrAfterAStore(t *testing.T) {
 		l = acquire(t, tier, "k").Lease
 		put(t, tier, "k", largeText, l)
 		l = drop(t, tier, remote.Drop{Key: "k", Soft: true, Token: time.Minute})
-		w.After = func(*casmodel.Call) {
+		w.After = func(*lab.ModelCall) {
 			w.After = nil
 			put(t, another(w.fleet()), "k", anotherText, l)
 			time.Sleep(3 * time.Second) // in the bubble: the earlier value is forgotten
@@ -240,7 +240,7 @@ func TestLargeValueThatIsReplacedIsForgotten(t *testing.T) {
 		"drop": func(t *testing.T, _ *weighed, tier *castier.Tier) { drop(t, tier, remote.Drop{Key: "k"}) },
 		"value that is overtaken": func(t *testing.T, w *weighed, tier *castier.Tier) {
 			l := acquire(t, tier, "k").Lease
-			w.Between = func(_ int, c *casmodel.Call) {
+			w.Between = func(_ int, c *lab.ModelCall) {
 				if len(c.Swaps) > 0 && !isValue(c.First()) { // its value is there, and its state is not
 					w.Between = nil
 					drop(t, another(w.fleet()), remote.Drop{Key: "k"})
@@ -254,7 +254,7 @@ func TestLargeValueThatIsReplacedIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			large(t, func(t *testing.T, w *weighed, tier *castier.Tier, _ remote.ID) {
 				change(t, w, tier)
-				_, lives := values(w.Store)
+				_, lives := values(w.Model)
 				if slices.Sort(lives); len(lives) == 0 || lives[0] > time.Second || len(lives) > 1 && name != "large value" && lives[1] > time.Second {
 					t.Errorf("values live for %v", lives)
 				}
@@ -268,7 +268,7 @@ func TestServerThatRefusesALargeValueHasNoState(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, _ remote.ID) {
 		l := acquire(t, tier, "k").Lease
 		down := errors.New("down")
-		w.fails = func(c *casmodel.Call) error {
+		w.fails = func(c *lab.ModelCall) error {
 			if len(c.Swaps) > 0 && isValue(c.First()) {
 				return down
 			}
@@ -291,7 +291,7 @@ func TestServerThatRefusesALargeValueHasNoState(t *testing.T) {
 func TestServerThatDoesNotSendALargeValueIsAnError(t *testing.T) {
 	large(t, func(t *testing.T, w *weighed, tier *castier.Tier, id remote.ID) {
 		down := errors.New("down")
-		w.fails = func(c *casmodel.Call) error {
+		w.fails = func(c *lab.ModelCall) error {
 			if len(c.Keys) > 0 && isValue(c.First()) {
 				return down
 			}
@@ -317,8 +317,8 @@ func TestServerThatDoesNotSendALargeValueIsAnError(t *testing.T) {
 func TestBytesThatAreNoLargeValueAreAbsent(t *testing.T) {
 	for _, damage := range []string{"", "x", "st\xe4\x01", "st\xe4\x01\x05name", "st\xe4\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01v"} {
 		large(t, func(t *testing.T, w *weighed, tier *castier.Tier, _ remote.ID) {
-			keys, _ := values(w.Store)
-			w.Each(0, func(key string, is *casmodel.Item) {
+			keys, _ := values(w.Model)
+			w.Each(0, func(key string, is *lab.ModelItem) {
 				if slices.Contains(keys, key) {
 					is.Data = []byte(damage)
 				}

@@ -7,15 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
 
 // pair returns the Tiers of two instances. They began at any time, and so know the
 // server's clock more or less well.
-func pair(t *testing.T) (m *casmodel.Store, one, other *castier.Tier) {
-	m = casmodel.New(t, 1)
+func pair(t *testing.T) (m *lab.Model, one, other *castier.Tier) {
+	m = lab.NewModel(t, 1)
 	tiers := make([]*castier.Tier, 2)
 	for i := range tiers {
 		time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // in the bubble's time
@@ -63,7 +63,7 @@ func TestItemsOutliveTheirValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(life) // in the bubble's time
-			m.Each(0, func(key string, is *casmodel.Item) {
+			m.Each(0, func(key string, is *lab.ModelItem) {
 				if !is.Until.IsZero() && !time.Now().Before(is.Until) {
 					t.Errorf("the server has forgotten %q", key)
 				}
@@ -143,7 +143,7 @@ func TestAnAnswerFromBeforeRecheckIsForgotten(t *testing.T) {
 			t.Fatal("refused")
 		}
 		time.Sleep(2 * time.Second) // in the bubble's time: the counters are read again
-		m.After = func(c *casmodel.Call) {
+		m.After = func(c *lab.ModelCall) {
 			if strings.HasSuffix(c.First(), ":d") {
 				m.After = nil
 				if err := other.DropAll(t.Context(), false); err != nil {
@@ -167,7 +167,7 @@ func TestAnAnswerFromBeforeRecheckIsForgotten(t *testing.T) {
 func TestClockThatWasAskedForBeforeRecheckIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, one, other := pair(t)
-		m.After = func(c *casmodel.Call) {
+		m.After = func(c *lab.ModelCall) {
 			if len(c.Adds) > 0 && strings.HasSuffix(c.First(), ":c") {
 				one.Recheck()
 			}

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
 
 // open returns a Tier over n servers in memory.
-func open(t *testing.T, n int) (*casmodel.Store, *castier.Tier) {
-	m := casmodel.New(t, n)
+func open(t *testing.T, n int) (*lab.Model, *castier.Tier) {
+	m := lab.NewModel(t, n)
 	return m, castier.NewFleet(m).Bind(remote.Space{Name: "users", Schema: 7, Instance: 1}).(*castier.Tier)
 }
 
@@ -184,7 +184,7 @@ func TestDropIsLaterThanLeasesFromBeforeTheClockWasLost(t *testing.T) {
 
 func losesClock(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	m := casmodel.New(t, 1)
+	m := lab.NewModel(t, 1)
 	var tiers []*castier.Tier
 	latest := uint64(0) // the clock of a lease
 	for i := range 40 {
@@ -215,7 +215,7 @@ func losesClock(t *testing.T, seed uint64) {
 }
 
 // dropsSoon drops the tag t in a short time, and returns the number of the drop.
-func dropsSoon(t *testing.T, tier *castier.Tier, m *casmodel.Store, r *rand.Rand) uint64 {
+func dropsSoon(t *testing.T, tier *castier.Tier, m *lab.Model, r *rand.Rand) uint64 {
 	ctx, cancel := remote.WithTimeout(t.Context(), time.Duration(1+r.IntN(3000))*time.Millisecond)
 	defer cancel()
 	if err := tier.DropTags(ctx, []string{"t"}, r.IntN(2) == 0); err != nil {
@@ -276,8 +276,8 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 		alive := 0
 		for i := range keys {
 			ok := string(held[i].Data) == "v" && acquired[i].Err == nil && acquired[i].Lease.Grant == remote.Free
-			gone := held[i].Absent() && errors.Is(acquired[i].Err, casmodel.ErrDead)
-			if err := remote.ErrorOf(failed, i); gone != errors.Is(err, casmodel.ErrDead) || gone && remote.FailedServer(err) != "s1" {
+			gone := held[i].Absent() && errors.Is(acquired[i].Err, lab.ErrDead)
+			if err := remote.ErrorOf(failed, i); gone != errors.Is(err, lab.ErrDead) || gone && remote.FailedServer(err) != "s1" {
 				t.Errorf("%s: Get says %v", keys[i], err)
 			}
 			if !ok && !gone {
@@ -297,7 +297,7 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 				return err
 			},
 		} {
-			if err := call(); !errors.Is(err, casmodel.ErrDead) {
+			if err := call(); !errors.Is(err, lab.ErrDead) {
 				t.Errorf("%s with a dead server: %v", what, err)
 			}
 		}
@@ -311,10 +311,10 @@ func TestAServerThatComesBackRevivesNothing(t *testing.T) {
 		m, tier := open(t, 1)
 		put(t, tier, "ada", "old", acquire(t, tier, "ada").Lease)
 		m.Kill(0, true)
-		if _, err := tier.Drop(t.Context(), []remote.Drop{{Key: "ada"}}); !errors.Is(err, casmodel.ErrDead) {
+		if _, err := tier.Drop(t.Context(), []remote.Drop{{Key: "ada"}}); !errors.Is(err, lab.ErrDead) {
 			t.Fatalf("Drop: %v", err)
 		}
-		if _, err := tier.Get(t.Context(), []string{"ada"}); !errors.Is(err, casmodel.ErrDead) {
+		if _, err := tier.Get(t.Context(), []string{"ada"}); !errors.Is(err, lab.ErrDead) {
 			t.Fatalf("Get: %v", err)
 		}
 		m.Kill(0, false)
@@ -335,7 +335,7 @@ func TestALateStoreIsNeverStored(t *testing.T) {
 			key := fmt.Sprint("key", i%7)
 			lease := acquire(t, tier, key).Lease
 			var once sync.Once
-			m.Between = func(_ int, c *casmodel.Call) {
+			m.Between = func(_ int, c *lab.ModelCall) {
 				if len(c.Swaps) > 0 {
 					once.Do(func() {
 						m.Between = nil
@@ -412,7 +412,7 @@ func TestForeignItemsAreAbsentAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)
 		put(t, tier, "k", "v", acquire(t, tier, "k").Lease)
-		m.Each(0, func(key string, is *casmodel.Item) {
+		m.Each(0, func(key string, is *lab.ModelItem) {
 			if strings.HasSuffix(key, "kk") {
 				is.Data = []byte("something else")
 			}
@@ -453,7 +453,7 @@ func TestAReadTakesOneTripAndAStoreTwo(t *testing.T) {
 // TestOneOfManyInstancesLoads has 1000 callers on three instances ask for one key.
 func TestOneOfManyInstancesLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := casmodel.New(t, 3)
+		m := lab.NewModel(t, 3)
 		var granted sync.Map
 		var wg sync.WaitGroup
 		for i := range 3 {

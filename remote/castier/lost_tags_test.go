@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
 
 // between runs f once, after the call that is the first for which when holds.
-func between(m *casmodel.Store, when func(c *casmodel.Call) bool, f func()) {
-	m.After = func(c *casmodel.Call) {
+func between(m *lab.Model, when func(c *lab.ModelCall) bool, f func()) {
+	m.After = func(c *lab.ModelCall) {
 		if when(c) {
 			m.After = nil
 			f()
@@ -22,15 +22,15 @@ func between(m *casmodel.Store, when func(c *casmodel.Call) bool, f func()) {
 	}
 }
 
-func adds(key string) func(c *casmodel.Call) bool {
-	return func(c *casmodel.Call) bool { return len(c.Adds) > 0 && strings.HasSuffix(c.First(), key) }
+func adds(key string) func(c *lab.ModelCall) bool {
+	return func(c *lab.ModelCall) bool { return len(c.Adds) > 0 && strings.HasSuffix(c.First(), key) }
 }
 
-func gets(key string) func(c *casmodel.Call) bool {
-	return func(c *casmodel.Call) bool { return len(c.Keys) > 0 && strings.HasSuffix(c.First(), key) }
+func gets(key string) func(c *lab.ModelCall) bool {
+	return func(c *lab.ModelCall) bool { return len(c.Keys) > 0 && strings.HasSuffix(c.First(), key) }
 }
 
-func loseItem(m *casmodel.Store, item string) {
+func loseItem(m *lab.Model, item string) {
 	m.Lose(func(key string) bool { return strings.HasSuffix(key, item) })
 }
 
@@ -43,8 +43,8 @@ func judged(t *testing.T, tier *castier.Tier, tag string, clock uint64) {
 }
 
 // settled returns instances over a store with a clock that has had drops.
-func settled(t *testing.T) (m *casmodel.Store, a, b, c *castier.Tier) {
-	m = casmodel.New(t, 1)
+func settled(t *testing.T) (m *lab.Model, a, b, c *castier.Tier) {
+	m = lab.NewModel(t, 1)
 	a, b, c = another(m), another(m), another(m)
 	dropTags(t, a, false, "first")
 	time.Sleep(4 * time.Second) // in the bubble
@@ -71,8 +71,8 @@ func TestDropWhileALostTagIsReplacedStays(t *testing.T) {
 	})
 }
 
-func swaps(key string) func(c *casmodel.Call) bool {
-	return func(c *casmodel.Call) bool { return len(c.Swaps) > 0 && strings.HasSuffix(c.First(), key) }
+func swaps(key string) func(c *lab.ModelCall) bool {
+	return func(c *lab.ModelCall) bool { return len(c.Swaps) > 0 && strings.HasSuffix(c.First(), key) }
 }
 
 // TestValueOfATagBeingMadeStaysDropped: the first use of a tag by one value is stored, after a
@@ -119,7 +119,7 @@ func TestTagThatCannotBeVerifiedIsNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, loader, dropper := settled(t)
 		fails := false
-		failing := another(casmodel.Around(m, func(ctx context.Context, _ int, c *casmodel.Call, run func(context.Context) error) error {
+		failing := another(lab.Around(m, func(ctx context.Context, _ int, c *lab.ModelCall, run func(context.Context) error) error {
 			if fails && (strings.HasSuffix(c.First(), ":tt") || strings.HasSuffix(c.First(), ":c")) {
 				return errFault
 			}

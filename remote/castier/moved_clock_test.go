@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote/castier"
 )
 
@@ -14,7 +14,7 @@ import (
 // tags now and then. Then it begins a load, and an instance that has just started drops the tag.
 func TestClockOfAnEarlierListIsNotBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := casmodel.New(t, 4)
+		m := lab.NewModel(t, 4)
 		busy := another(m)
 		list := func(servers ...int) {
 			m.List(servers...)

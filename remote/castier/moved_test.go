@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -29,7 +29,7 @@ func value(t *testing.T, tier remote.Tier, key, data string) {
 // Moved, and each only once. A dead server is named, and begins later.
 func TestServersOfANewListBeginWithADrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := casmodel.New(t, 3)
+		m := lab.NewModel(t, 3)
 		one := castier.NewFleet(m)
 		users, orders := one.Bind(remote.Space{Name: "users"}), one.Bind(remote.Space{Name: "orders"})
 		keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -102,7 +102,7 @@ func TestServersOfANewListBeginWithADrop(t *testing.T) {
 // the first.
 func TestDropOfAServerThatHasLeftIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := casmodel.New(t, 3)
+		m := lab.NewModel(t, 3)
 		tier := castier.NewFleet(m)
 		if err := tier.DropAllOf(t.Context(), "s9", false); err == nil {
 			t.Error("no error for a server that does not exist")
@@ -116,7 +116,7 @@ func TestDropOfAServerThatHasLeftIsDone(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		m.Kill(2, true)
-		if err := tier.DropAllOf(t.Context(), "s2", false); !errors.Is(err, casmodel.ErrDead) {
+		if err := tier.DropAllOf(t.Context(), "s2", false); !errors.Is(err, lab.ErrDead) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 )
@@ -107,7 +107,7 @@ func TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {
 			strata.Loading(ctx).SetTags("tag:" + key)
 			return d.load(ctx, key)
 		}
-		m := casmodel.New(t, 2)
+		m := lab.NewModel(t, 2)
 		var all []*strata.Cache[string, string]
 		for range 3 {
 			c, err := strata.New(strata.Options[string, string]{
@@ -147,38 +147,38 @@ func TestEntitiesWithNewTagsAreLoadedOnceBesideDropsOfOtherTags(t *testing.T) {
 // a load, and harms the record of recent drops, which the other drops during the load are in.
 func TestTagThatWasLostIsDroppedDespiteTheRecord(t *testing.T) {
 	record := func(key string) bool { return strings.HasSuffix(key, ":r") }
-	for name, drop := range map[string]func(t *testing.T, m *casmodel.Store, other *castier.Tier){
-		"is complete": func(t *testing.T, _ *casmodel.Store, other *castier.Tier) {
+	for name, drop := range map[string]func(t *testing.T, m *lab.Model, other *castier.Tier){
+		"is complete": func(t *testing.T, _ *lab.Model, other *castier.Tier) {
 			dropTags(t, other, false, "t")
 		},
-		"is of a soft drop": func(t *testing.T, _ *casmodel.Store, other *castier.Tier) {
+		"is of a soft drop": func(t *testing.T, _ *lab.Model, other *castier.Tier) {
 			dropTags(t, other, true, "t")
 		},
-		"is of many tags": func(t *testing.T, _ *casmodel.Store, other *castier.Tier) {
+		"is of many tags": func(t *testing.T, _ *lab.Model, other *castier.Tier) {
 			if err := other.DropTags(t.Context(), append(many(200), "t"), false); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"is full of later drops": func(t *testing.T, _ *casmodel.Store, other *castier.Tier) {
+		"is full of later drops": func(t *testing.T, _ *lab.Model, other *castier.Tier) {
 			dropTags(t, other, false, "t")
 			for i := range 300 {
 				dropTags(t, other, false, fmt.Sprint("later", i))
 			}
 		},
-		"was lost": func(t *testing.T, m *casmodel.Store, other *castier.Tier) {
+		"was lost": func(t *testing.T, m *lab.Model, other *castier.Tier) {
 			dropTags(t, other, false, "t")
 			m.Lose(record)
 		},
-		"lacks the drop of an earlier version": func(t *testing.T, m *casmodel.Store, other *castier.Tier) {
+		"lacks the drop of an earlier version": func(t *testing.T, m *lab.Model, other *castier.Tier) {
 			lacks(m, func() { dropTags(t, other, false, "t") })
 		},
-		"was of a clock that was lost": func(t *testing.T, m *casmodel.Store, other *castier.Tier) {
+		"was of a clock that was lost": func(t *testing.T, m *lab.Model, other *castier.Tier) {
 			dropTags(t, other, false, "t")
 			m.Lose(func(key string) bool { return strings.HasSuffix(key, ":c") })
 		},
-		"is damaged": func(t *testing.T, m *casmodel.Store, other *castier.Tier) {
+		"is damaged": func(t *testing.T, m *lab.Model, other *castier.Tier) {
 			dropTags(t, other, false, "t")
-			m.Each(0, func(key string, is *casmodel.Item) {
+			m.Each(0, func(key string, is *lab.ModelItem) {
 				if record(key) {
 					is.Data[rand.IntN(len(is.Data))] ^= 1 << rand.IntN(8)
 				}
@@ -220,18 +220,18 @@ func many(n int) (tags []string) {
 }
 
 // lacks runs f, and takes the record of recent drops back to before.
-func lacks(m *casmodel.Store, f func()) {
-	each := func(f func(is *casmodel.Item)) {
-		m.Each(0, func(key string, is *casmodel.Item) {
+func lacks(m *lab.Model, f func()) {
+	each := func(f func(is *lab.ModelItem)) {
+		m.Each(0, func(key string, is *lab.ModelItem) {
 			if strings.HasSuffix(key, ":r") {
 				f(is)
 			}
 		})
 	}
 	var before []byte
-	each(func(is *casmodel.Item) { before = slices.Clone(is.Data) })
+	each(func(is *lab.ModelItem) { before = slices.Clone(is.Data) })
 	f()
-	each(func(is *casmodel.Item) { is.Data = before })
+	each(func(is *lab.ModelItem) { is.Data = before })
 }
 
 // TestNoDropOfATagIsLostWhateverIsLost has instances load and store values with tags, and drop tags,
@@ -251,7 +251,7 @@ func TestNoDropOfATagIsLostWhateverIsLost(t *testing.T) {
 type tagLosses struct {
 	*testing.T
 	*rand.Rand
-	m      *casmodel.Store
+	m      *lab.Model
 	tiers  []*castier.Tier
 	latest uint64            // the latest clock of all leases so far
 	before map[string]uint64 // the latest clock of the leases from before the last drop of a tag
@@ -259,7 +259,7 @@ type tagLosses struct {
 }
 
 func losesTagsAtRandom(t *testing.T, seed uint64) (kept int) {
-	m := casmodel.New(t, 1) // each step of a call is one of this goroutine
+	m := lab.NewModel(t, 1) // each step of a call is one of this goroutine
 	x := &tagLosses{T: t, Rand: rand.New(rand.NewPCG(seed, 2)), m: m, before: map[string]uint64{}}
 	for range 3 {
 		// The instances know the server's time differently well.
@@ -293,7 +293,7 @@ func losesTagsAtRandom(t *testing.T, seed uint64) (kept int) {
 // put stores a value with a tag, and disturbs the store after one of its steps.
 func (x *tagLosses) put(tier *castier.Tier, key string, lease remote.Lease, tag string) {
 	left, inside := x.IntN(12), false
-	x.m.After = func(*casmodel.Call) {
+	x.m.After = func(*lab.ModelCall) {
 		if inside {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 	"github.com/strata-cache/strata/stratatest"
@@ -15,7 +15,7 @@ import (
 // forgetful lets its store lose tags, as the checks of tags need it.
 type forgetful struct {
 	*castier.Tier
-	store *casmodel.Store
+	store *lab.Model
 }
 
 func (f forgetful) Bind(s remote.Space) remote.Tier {
@@ -41,7 +41,7 @@ func TestTierConforms(t *testing.T) {
 func conforms(t *testing.T, check func(*testing.T, stratatest.Open), servers, large int, plain bool) {
 	synctest.Test(t, func(t *testing.T) {
 		check(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-			m := casmodel.New(t, servers)
+			m := lab.NewModel(t, servers)
 			m.LargeFrom, m.Plain = large, plain
 			return forgetful{castier.NewFleet(m), m}, time.Sleep
 		})

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // Bounds of Options.
@@ -126,7 +126,7 @@ func checkRate(r float64) error {
 
 // ParseURL returns the target of a run with this URL.
 func ParseURL(raw string) (*url.URL, error) {
-	u, err := endpoint.ParseHTTP(raw)
+	u, err := wire.ParseHTTP(raw)
 	if err != nil {
 		return nil, fmt.Errorf("load: url: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // slowest is the longest latency of the histogram. Longer ones count as
@@ -84,7 +84,7 @@ func (r *recorder) add(o outcome) {
 	} else {
 		r.errors[kind]++
 		if kind == OtherError && r.example == "" {
-			r.example = clip(endpoint.Reason(o.err).Error())
+			r.example = clip(wire.CleanError(o.err).Error())
 		}
 	}
 	// Without the time-outs, the slowest requests would be missing, and a target that stalls would

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // pause is the pause of a worker without a schedule after an error. It bounds
@@ -48,7 +48,7 @@ type following struct{ client http.Client }
 // RoundTrip returns the last answer. Errors name no address.
 func (f *following) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := f.client.Do(r)
-	return resp, endpoint.Reason(err)
+	return resp, wire.CleanError(err)
 }
 
 // key returns the key of request n.

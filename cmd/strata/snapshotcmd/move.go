@@ -15,9 +15,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/snapshot/atomicfile"
-	"github.com/strata-cache/strata/internal/snapshot/pull"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -57,12 +56,12 @@ func (g *getCommand) Run(s *Streams) error {
 	if g.File == "-" {
 		return s.orInterrupted(fetch(s.Out), "a part was written")
 	}
-	return s.orInterrupted(atomicfile.Write(g.File, 0o600, fetch), "no file was written or changed")
+	return s.orInterrupted(carrier.WriteFile(g.File, 0o600, fetch), "no file was written or changed")
 }
 
 // from is the URL with the query of the flags.
 func (g *getCommand) from() (string, error) {
-	at, err := endpoint.ParseHTTP(g.URL)
+	at, err := wire.ParseHTTP(g.URL)
 	if err != nil {
 		return "", UsageError{err}
 	}
@@ -100,7 +99,7 @@ func (p *putCommand) Run(s *Streams) error {
 	if from.header, err = parseHeader("--from-header", p.FromHeader); err != nil {
 		return err
 	}
-	to, err := endpoint.ParseHTTP(p.URL)
+	to, err := wire.ParseHTTP(p.URL)
 	if err != nil {
 		return UsageError{err}
 	}
@@ -199,28 +198,28 @@ const maxAnswer = 8 << 20
 func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, to.String(), body)
 	if err != nil {
-		return nil, endpoint.Reason(err)
+		return nil, wire.CleanError(err)
 	}
 	req.Header = h.Clone()
-	req.Header.Set("Content-Type", pull.ContentType)
+	req.Header.Set("Content-Type", carrier.ContentType)
 	// An instance that refuses the snapshot says so before its bytes are sent, which may be many.
 	req.Header.Set("Expect", "100-continue")
-	client := pull.NewClient()
+	client := carrier.NewClient()
 	defer client.CloseIdleConnections()
 	r, err := client.Do(req)
 	if err != nil {
-		return nil, endpoint.Reason(err)
+		return nil, wire.CleanError(err)
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
 	if err != nil {
-		return nil, endpoint.Reason(err)
+		return nil, wire.CleanError(err)
 	}
 	a := new(answer)
 	// Both of these have a report: 422 says that the snapshot could not be read to its end, and the
 	// report tells of the part before that.
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusUnprocessableEntity || json.Unmarshal(text, a) != nil {
-		return nil, pull.Refusal(to, r, bytes.NewReader(text))
+		return nil, carrier.Refusal(to, r, bytes.NewReader(text))
 	}
 	return a, nil
 }

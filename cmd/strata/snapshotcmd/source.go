@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/snapshot/pull"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/snapshot/carrier"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // source is a snapshot as input.
@@ -45,11 +45,11 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 	// A handler tells the number of entries, but not of bytes, which it does not know before the
 	// last one.
 	case isURL(from):
-		at, err := endpoint.ParseHTTP(from)
+		at, err := wire.ParseHTTP(from)
 		if err != nil {
 			return nil, UsageError{err}
 		}
-		a, err := pull.Begin(s.Ctx, pull.Request{Client: pull.NewClient(), URL: at, Header: r.header, Stall: r.stall})
+		a, err := carrier.Pull(s.Ctx, carrier.Request{Client: carrier.NewClient(), URL: at, Header: r.header, Stall: r.stall})
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/otel/producer"
 )
@@ -46,7 +46,7 @@ func Check(address string) error {
 
 // endpointOf parses the address of a collector, such as http://127.0.0.1:4318.
 func endpointOf(address string) (*url.URL, error) {
-	u, err := endpoint.ParseHTTP(address)
+	u, err := wire.ParseHTTP(address)
 	if err != nil || u.User != nil {
 		return nil, errors.New("want the URL of a collector, such as http://127.0.0.1:4318, without credentials")
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/admin/api"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 const (
@@ -33,7 +33,7 @@ type client struct {
 // newClient returns a client of the page at an address, such as
 // http://127.0.0.1:8080/debug/strata/?token=abc.
 func newClient(address string) (*client, error) {
-	u, err := endpoint.ParseHTTP(address)
+	u, err := wire.ParseHTTP(address)
 	if err != nil {
 		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/?token=TOKEN")
 	}
@@ -53,14 +53,14 @@ func (c *client) get(ctx context.Context, path string, query url.Values, v any) 
 	u.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return endpoint.Reason(err)
+		return wire.CleanError(err)
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	a, err := c.http.Do(r)
 	if err != nil {
-		return endpoint.Reason(err)
+		return wire.CleanError(err)
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {

@@ -11,7 +11,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/strata-cache/strata/admin/api"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // styles are the styles of lines, one for each meaning.
@@ -70,7 +70,7 @@ func (m *model) title() line {
 	if m.seen {
 		text += "  " + clock(m.overview.Time)
 	}
-	return line{text + "  " + endpoint.Clean(m.client.base.String()), m.styles.title}
+	return line{text + "  " + wire.CleanURL(m.client.base.String()), m.styles.title}
 }
 
 // maxFoot is the number of lines of the foot, of which all but one are an error.

@@ -3,7 +3,7 @@
 // [Operation] and the time, and returns the next State and an [Answer]. It is
 // pure: it keeps nothing, does no I/O and reads no clock.
 //
-// Three stores carry its decisions out: internal/redis/watch in Redis, by
+// Three stores carry its decisions out: internal/redis/layout in Redis, by
 // WATCH and MULTI, remote/castier in items that are compared and swapped, and
 // stratatest.Tier in memory. The Lua scripts in
 // internal/redis/layout/lua decide the same on their own; tests in the module

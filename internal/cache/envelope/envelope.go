@@ -1,6 +1,6 @@
-// Package envelope seals an encoded value. Opening bytes from a tier gives
-// either exactly the value stored under the same key for the same schema, or an
-// error.
+// Package envelope has the form of an entry in L2: the [Names] of keys, and the envelope that
+// seals an encoded value. Opening bytes from a tier gives either exactly the value stored under
+// the same key for the same schema, or an error.
 //
 // An envelope is an 8-byte header and the payload:
 //

@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // Batch is a number of flights that one leader leads. Each lands by itself.
@@ -33,7 +33,7 @@ type Batch[K comparable, V any] struct {
 	room     room[K, V]
 	launched launched[K, V]
 	node     Node // of the leader's loads
-	scope    lifetime.Scope
+	scope    limit.Scope
 	open     atomic.Int64 // flights with a running context
 	since    uint64       // Group.revocations from before the batch began
 
@@ -166,7 +166,7 @@ func (b *Batch[K, V]) Gone(fs iter.Seq[*Flight[K, V]]) <-chan bool {
 
 // Context is the context of the work for all flights at once. It is cancelled when
 // the contexts of all flights are.
-func (b *Batch[K, V]) Context() *lifetime.Scope { return &b.scope }
+func (b *Batch[K, V]) Context() *limit.Scope { return &b.scope }
 
 // Done says that so many flights, which the leader has landed, need no
 // [Batch.Launch]. Without any the group may have ended its wait in Close, so its
@@ -188,7 +188,7 @@ func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V]
 	if p.Soft == nil && c.load == nil {
 		b.all = make(chan struct{})
 	}
-	scopes := make([]lifetime.Scope, len(fs))
+	scopes := make([]limit.Scope, len(fs))
 	for i, f := range fs {
 		b.g.equip(c, f, &scopes[i], false)
 	}

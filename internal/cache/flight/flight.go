@@ -15,7 +15,7 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // errAbandoned cancels the context of a flight without callers, with
@@ -110,7 +110,7 @@ type Flight[K comparable, V any] struct {
 type execution struct {
 	// scope is the context; nil until the flight is launched. Guarded by the shard's
 	// mutex before.
-	scope   *lifetime.Scope
+	scope   *limit.Scope
 	counted bool // its batch waits for it; guarded by the shard's mutex
 	// shared says that others than its leader know the flight. It is guarded by the
 	// shard's mutex until the flight has landed.
@@ -183,7 +183,7 @@ const (
 // Context is the context for Then of the [Leader]. It carries the values of the
 // caller that leads, and is cancelled when the group is closed; with
 // CancelAbandoned also when every caller has left, unless the flight is kept.
-func (f *Flight[K, V]) Context() *lifetime.Scope { return f.scope }
+func (f *Flight[K, V]) Context() *limit.Scope { return f.scope }
 
 // Inside reports whether the flight, which was launched, was begun inside a load.
 func (f *Flight[K, V]) Inside() bool { return f.node.outer != nil }

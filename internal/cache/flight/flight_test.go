@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 type (
@@ -56,7 +56,7 @@ func (l lead) First(ctx context.Context, f *keyFlight) bool { return l.first != 
 func (l lead) Then(f *keyFlight)                            { l.then(f) }
 func (l lead) Release()                                     {}
 func (l lead) Flight() *keyFlight                           { return new(keyFlight) }
-func (l lead) Scope() *lifetime.Scope                       { return new(lifetime.Scope) }
+func (l lead) Scope() *limit.Scope                          { return new(limit.Scope) }
 
 // do is Do of a caller that waits for its result, however long that takes.
 func do[V any](ctx context.Context, g *flight.Group[string, V], key string, kind flight.Kind, l flight.Leader[string, V]) (r flight.Result[V], p flight.Part, err error) {

@@ -14,7 +14,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // ErrRecursive is returned when a caller inside a load asks for a flight that
@@ -37,12 +37,12 @@ type Node struct {
 // within returns a context for the load of n, by which callers are recognised as
 // callers inside that load.
 func within(ctx context.Context, n *Node) context.Context {
-	return context.WithValue(ctx, lifetime.Own{}, n)
+	return context.WithValue(ctx, limit.Own{}, n)
 }
 
 // from returns the innermost load that ctx belongs to, or nil.
 func from(ctx context.Context) *Node {
-	n, _ := ctx.Value(lifetime.Own{}).(*Node)
+	n, _ := ctx.Value(limit.Own{}).(*Node)
 	return n
 }
 

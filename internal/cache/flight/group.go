@@ -17,8 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
-	"github.com/strata-cache/strata/internal/cache/slab"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // ErrClosed is returned to callers when the group is closed.
@@ -49,7 +48,7 @@ type Group[K comparable, V any] struct {
 	stamp   func() uint64
 	runs    sync.WaitGroup
 	runners runners[K, V]
-	slabs   slab.Slabs[Flight[K, V]] // for batches
+	slabs   Slabs[Flight[K, V]] // for batches
 	// reloads counts the reloads that run.
 	reloads atomic.Int64
 	// revocations counts the events that take rights to store: fences, writes, holds.
@@ -106,7 +105,7 @@ type Leader[K comparable, V any] interface {
 	memory[K, V]
 	// Scope returns the memory for the context of Then. It must be new: code that
 	// runs in that context may keep it.
-	Scope() *lifetime.Scope
+	Scope() *limit.Scope
 	// First runs on the caller's goroutine, under the caller's context. It
 	// reports whether it has landed the flight. If not, Then takes over. A Reload
 	// begins with Then.
@@ -239,7 +238,7 @@ func (g *Group[K, V]) run(l launch[K, V]) {
 
 // equip gives f a context of its own, and the signal for which the leader waits: its
 // bell, or the channel for which the others wait, too.
-func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *lifetime.Scope, bell bool) {
+func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *limit.Scope, bell bool) {
 	f.node.load, f.node.outer = f, c.load
 	if scope.Begin(c.ctx, &f.node); f.batch != nil {
 		scope.Precede(f.batch)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 )
 
 // reuser is a leader with one Flight. It notes whether the Flight can be used
@@ -19,9 +19,9 @@ type reuser struct {
 	reusable bool
 }
 
-func (r *reuser) Flight() *keyFlight     { return r.f }
-func (r *reuser) Scope() *lifetime.Scope { return new(lifetime.Scope) }
-func (r *reuser) Release()               { r.released, r.reusable = true, r.f.Reuse() }
+func (r *reuser) Flight() *keyFlight  { return r.f }
+func (r *reuser) Scope() *limit.Scope { return new(limit.Scope) }
+func (r *reuser) Release()            { r.released, r.reusable = true, r.f.Reuse() }
 
 func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
 	land := func(g *group, f *keyFlight) { g.Land(f, &flight.Result[int]{Value: 1}, nil) }
@@ -35,7 +35,7 @@ func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
 		"load that looks for a value":    {during: func(ctx context.Context, _ *group) { ctx.Value("other") }, again: true},
 		"load that asks for another key": {during: func(ctx context.Context, g *group) { get(ctx, g, "other", func(f *keyFlight) { land(g, f) }) }},
 		"load that gives its context to others": {during: func(ctx context.Context, _ *group) {
-			ctx, cancel := context.WithCancel(context.WithValue(ctx, lifetime.Own{}, ctx.Value(lifetime.Own{})))
+			ctx, cancel := context.WithCancel(context.WithValue(ctx, limit.Own{}, ctx.Value(limit.Own{})))
 			defer cancel()
 			ctx.Value("other")
 		}},

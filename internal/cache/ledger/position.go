@@ -154,3 +154,116 @@ func (l *Ledger) Settle(now int64) int {
 	}
 	return len(moved)
 }
+
+// Digest returns a number for p: equal positions have the same, different ones
+// share it with a chance of one in 2^64.
+func Digest(p remote.Position) uint64 {
+	d := mix(hashString(p.Epoch), 0, 0) ^
+		mixCount(countDrops, p.Drops) ^ mixCount(countExpiries, p.Expiries) ^ mixCount(countClock, p.Clock)
+	for i, version := range p.Lanes {
+		// The number of the lane is mixed in, so that two lanes with swapped versions have another
+		// digest.
+		d ^= mixVersion(i, version)
+	}
+	return d
+}
+
+// Counts have numbers of their own among lanes.
+const (
+	countDrops = -2 - iota
+	countExpiries
+	countClock
+)
+
+func mixCount(which int, n uint64) uint64 { return mix(uint64(which), n, 0) }
+
+func mixVersion(lane int, w remote.LaneVersion) uint64 { return mix(uint64(lane), w.Count, w.Nonce) }
+
+// mix is three rounds of the finalizer of SplitMix64, by Steele, Lea and Flood:
+// all instances must agree on it.
+func mix(a, b, c uint64) uint64 { return round(round(round(a)^b) ^ c) }
+
+func round(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func hashString(s string) (h uint64) {
+	for i := range len(s) {
+		h = round(h ^ uint64(s[i]))
+	}
+	return h
+}
+
+// change is one step of the known position.
+type change struct {
+	which int    // the lane, or the count
+	was   uint64 // its mixed version before
+	delta uint64 // was xor the mixed version after
+}
+
+// remembered is the number of changes in a history.
+const remembered = 1024
+
+// history holds the newest changes. Its ring grows with them: 24 KiB would be most of a cache
+// that nothing was dropped from.
+type history struct {
+	at   int // the next place in the ring
+	ring []change
+}
+
+func (h *history) add(c change) {
+	if len(h.ring) < remembered {
+		h.ring = append(h.ring, c)
+	} else {
+		h.ring[h.at] = c
+	}
+	h.at = (h.at + 1) % remembered
+}
+
+// back yields the changes, the newest first.
+func (h *history) back(yield func(change) bool) {
+	for i := range h.ring {
+		if !yield(h.ring[(h.at-1-i+remembered)%remembered]) {
+			return
+		}
+	}
+}
+
+// hasDigest reports whether the digest is d, or was d earlier. now is the digest
+// of the known position.
+func (h *history) hasDigest(now, d uint64) bool {
+	if now == d {
+		return true
+	}
+	// Each change is undone by one more exclusive or, the newest first.
+	for c := range h.back {
+		if now ^= c.delta; now == d {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMark reports whether an earlier version of a lane had this mark.
+func (h *history) hasMark(lane int, m uint32) bool {
+	for c := range h.back {
+		if c.which == lane && laneMark(c.was) == m {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a lane had this version earlier.
+func (h *history) has(lane int, version remote.LaneVersion) bool {
+	mixed := mixVersion(lane, version)
+	for c := range h.back {
+		if c.which == lane && c.was == mixed {
+			return true
+		}
+	}
+	return false
+}

@@ -1,3 +1,10 @@
+// The breaker of calls to a store that does not answer.
+//
+// States: closed, open, half open; the comment of Breaker draws the ways between them.
+//
+// Invariant: while a Breaker is not closed, it lets through at most one call per open time, the
+// probe.
+
 package limit
 
 import (
@@ -7,8 +14,7 @@ import (
 )
 
 // Breaker stops calls to a store that does not answer, and lets calls through
-// again when the store answers. Invariant: while it is not closed, it lets
-// through at most one call per open time, the probe.
+// again when the store answers.
 //
 //	        failures in a row            a call after the open time
 //	closed ──────────────────► open ────────────────────────────────► half open

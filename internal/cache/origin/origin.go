@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/observe"
 )
 
@@ -53,7 +53,7 @@ type Options struct {
 	Within time.Duration
 	// Deadlines are the ends of loads, and tell of slow loads while they run. Without them
 	// loads are judged when they have ended.
-	Deadlines *lifetime.Deadlines
+	Deadlines *limit.Deadlines
 }
 
 // Origin is the state of the origin of a cache. Use [New] to make one. It is safe for

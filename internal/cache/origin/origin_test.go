@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/cache/origin"
 )
 
@@ -254,12 +254,12 @@ func TestLoadsThatHangAreSlowBeforeTheyEnd(t *testing.T) {
 		c := &course{t: t}
 		began := time.Now()
 		clock := func() int64 { return int64(time.Since(began)) + 1 }
-		ends := lifetime.NewDeadlines(time.Minute, errDown, clock)
+		ends := limit.NewDeadlines(time.Minute, errDown, clock)
 		defer ends.Close()
 		c.g = origin.New(origin.Options{Name: "users", Logger: c.logger(), Within: time.Minute, Deadlines: ends})
-		scope := new(lifetime.Scope)
+		scope := new(limit.Scope)
 		scope.Begin(context.Background(), nil)
-		var loads [5]lifetime.Bound
+		var loads [5]limit.Bound
 		for i := range loads {
 			loads[i].Begin(scope, work{}, ends, clock())
 			time.Sleep(time.Second)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 )
 
 // Prove publishes a message on a channel, if the server takes writes.
@@ -20,8 +20,8 @@ import (
 //
 // Only a number is the answer to a message. In a transaction that another call has left behind,
 // commands are answered by QUEUED.
-func Prove(ask watch.Ask, key, channel, text string) error {
-	var b watch.Batch
+func Prove(ask layout.Ask, key, channel, text string) error {
+	var b layout.Batch
 	b.Add("MULTI")
 	b.Add("PERSIST", key)
 	b.Add("PUBLISH", channel, text)
@@ -30,11 +30,11 @@ func Prove(ask watch.Ask, key, channel, text string) error {
 	if err != nil {
 		return err
 	}
-	var refused *watch.Refusal
+	var refused *layout.Refusal
 	if err = published(replies); !errors.As(err, &refused) || !believed(refused.Text) {
 		return err
 	}
-	b = watch.Batch{}
+	b = layout.Batch{}
 	b.Add("DISCARD")
 	b.Add("PUBLISH", channel, text)
 	if replies, err = ask(&b); err != nil {
@@ -52,7 +52,7 @@ func published(replies []resp.Value) error {
 	var last resp.Value
 	for _, v := range replies {
 		if last = v; v.Kind() == resp.Error {
-			return &watch.Refusal{Text: string(v.Bytes())}
+			return &layout.Refusal{Text: string(v.Bytes())}
 		}
 	}
 	if last.Kind() == resp.Array {
@@ -72,5 +72,5 @@ func believed(refused string) bool {
 	case "MASTERDOWN", "LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
 		return false
 	}
-	return !watch.TakesNoWrites(refused)
+	return !layout.TakesNoWrites(refused)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/redis/bus"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 )
 
 // TestMessageCountsAsPublishedOnlyIfItWas answers MULTI, PERSIST, PUBLISH and EXEC, and then DISCARD and
@@ -32,7 +32,7 @@ func TestMessageCountsAsPublishedOnlyIfItWas(t *testing.T) {
 		"refused with and without the transaction": {[]string{"-NOPERM_multi :0 -NOPERM_publish -NOPERM_exec", "-NOPERM_discard -NOPERM_publish"}, "NOPERM"},
 	} {
 		rest := c.answers
-		err := bus.Prove(func(b *watch.Batch) (replies []resp.Value, err error) {
+		err := bus.Prove(func(b *layout.Batch) (replies []resp.Value, err error) {
 			if len(rest) == 0 {
 				return nil, errors.New("one batch too many")
 			}

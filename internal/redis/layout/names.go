@@ -1,6 +1,8 @@
 // Package layout is the form of the data that strata keeps in Redis or sends
 // there: the names of keys, the fields of an entry, the messages on the bus, and
-// the scripts that decide whether a value may be stored. It knows no connections.
+// the scripts that decide whether a value may be stored. Servers without scripts get
+// transactions that do the same, and a [Holder] keeps the namespace state that the server had a
+// moment ago. The package knows no connections.
 //
 // An entry is a hash, so that one command reads a value with its state, one
 // drop removes the values of all types, and a life can be changed without

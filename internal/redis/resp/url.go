@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata/internal/wire"
-	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // Endpoint is the content of a URL: a server, and the options of its client.
@@ -38,14 +37,14 @@ type Endpoint struct {
 // ParseURL parses a URL of scheme redis, rediss or unix. Errors contain no part
 // of the URL except known names of parameters.
 func ParseURL(s string) (Endpoint, error) {
-	s, others := endpoint.CutHosts(s)
+	s, others := wire.CutHosts(s)
 	u, err := url.Parse(s)
 	if err != nil || strings.HasPrefix(u.Scheme, "redis") && u.Opaque != "" { // no slashes, no host
 		// The parser's own error contains the URL, and with it the password.
 		return Endpoint{}, errors.New("cannot be parsed (special characters in user and password are written as %XX)")
 	}
 	var e Endpoint
-	if e.Username, e.Password, err = endpoint.Credentials(u); err != nil {
+	if e.Username, e.Password, err = wire.Credentials(u); err != nil {
 		return Endpoint{}, err
 	}
 	db := ""
@@ -79,10 +78,10 @@ func (e *Endpoint) hosts(u *url.URL, others []string) (err error) {
 	if u.Query().Has("sentinel") {
 		port = "26379"
 	}
-	if e.Host, e.Port, err = endpoint.HostPort(u, port); err != nil {
+	if e.Host, e.Port, err = wire.HostPort(u, port); err != nil {
 		return err
 	}
-	e.Others, err = endpoint.Servers(others, port)
+	e.Others, err = wire.ParseServers(others, port)
 	return err
 }
 
@@ -96,7 +95,7 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 	if db != "" {
 		query["db"] = append(query["db"], db)
 	}
-	return endpoint.Check(query, e.parameter)
+	return wire.CheckQuery(query, e.parameter)
 }
 
 // parameter parses one parameter. It reports whether the name is known, and
@@ -104,7 +103,7 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	switch name {
 	case "db":
-		ok = endpoint.Number(&e.DB, value, 0)
+		ok = wire.ParseNumber(&e.DB, value, 0)
 	case "cluster":
 		e.Cluster, ok = value == "true", value == "true" || value == "false"
 	case "sentinel":
@@ -114,11 +113,11 @@ func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	case "sentinel_password":
 		e.SentinelPassword, ok = value, value != ""
 	case "protocol":
-		ok = endpoint.Number(&e.Protocol, value, 2) && e.Protocol <= 3
+		ok = wire.ParseNumber(&e.Protocol, value, 2) && e.Protocol <= 3
 	case "client_name":
 		e.Name, ok = value, value != ""
 	default:
-		return endpoint.SetLimit(&e.Limits, name, value)
+		return wire.SetLimit(&e.Limits, name, value)
 	}
 	return true, ok
 }

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
-	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -33,7 +32,7 @@ type leaseRequest struct {
 
 // operation returns the operation on which a server decides, with the namespace
 // state ns.
-func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.Acquire {
+func (q *leaseRequest) operation(schema string, ns *layout.State) entryrules.Acquire {
 	return entryrules.Acquire{
 		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(ns), Namespace: ns.Text, ID: uint64(q.id),
 		Known: uint64(q.known),
@@ -44,7 +43,7 @@ func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.
 // be granted. A server that stood still and executes the request later would
 // grant a lease to a caller that has left. The clock in ns is never behind the
 // server's.
-func (q *leaseRequest) latest(ns *namespace.State) int64 {
+func (q *leaseRequest) latest(ns *layout.State) int64 {
 	if q.until.IsZero() {
 		return never
 	}
@@ -118,7 +117,7 @@ func (t *Tier) request(ctx context.Context, q leaseRequest) remote.Acquired {
 }
 
 // granted is the result for an answer, judged by ns.
-func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) remote.Acquired {
+func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *layout.State) remote.Acquired {
 	l := remote.Lease{State: ns.Text, Clock: ns.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
@@ -128,7 +127,7 @@ func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) 
 
 // acquire requests a lease. It returns a state by which the answer can be
 // judged.
-func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
+func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *layout.State, err error) {
 	if t.all == nil {
 		return t.one.acquire(ctx, &q)
 	}
@@ -136,7 +135,7 @@ func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 }
 
 // acquireThere is acquire in a cluster.
-func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
+func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *layout.State, err error) {
 	err = t.atKey(ctx, q.key, true, func(ctx context.Context, s *site) error {
 		a, ns, err = s.acquire(ctx, &q)
 		return err
@@ -146,7 +145,7 @@ func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.A
 
 // acquire requests a lease. It reads the namespace state before, if the state is
 // due or a connection was opened meanwhile.
-func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
+func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answer, ns *layout.State, err error) {
 	ask, ns := s.due(time.Now())
 	// The fast path: one call of the script over the shared connection, with the state that is
 	// known. The lease carries this state, so a connection opened meanwhile makes the answer
@@ -168,7 +167,7 @@ func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answe
 }
 
 // request calls the script that grants leases.
-func (s *site) request(ctx context.Context, q *leaseRequest, ns *namespace.State) (resp.Value, error) {
+func (s *site) request(ctx context.Context, q *leaseRequest, ns *layout.State) (resp.Value, error) {
 	return s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
 		return s.appendRequest(dst, head, q, ns)
 	})
@@ -176,8 +175,8 @@ func (s *site) request(ctx context.Context, q *leaseRequest, ns *namespace.State
 
 // acquireAlone is acquire over a connection of its own. It reads the namespace state
 // before if ask is set.
-func (s *site) acquireAlone(ctx context.Context, q leaseRequest, ask bool, ns *namespace.State) (a entryrules.Answer, known *namespace.State, err error) {
-	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
+func (s *site) acquireAlone(ctx context.Context, q leaseRequest, ask bool, ns *layout.State) (a entryrules.Answer, known *layout.State, err error) {
+	err = s.srv.Together(ctx, true, func(send layout.Ask) (err error) {
 		for {
 			if ask {
 				if ns, err = s.askState(send); err != nil {
@@ -203,7 +202,7 @@ func (s *site) acquireAlone(ctx context.Context, q leaseRequest, ask bool, ns *n
 // acquireFrom makes the requests with the indexes in part, at one server.
 func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []int, acquired []remote.Acquired) {
 	some := pick(requests, part)
-	var ns *namespace.State
+	var ns *layout.State
 	var answers []acquireAnswer
 	// All keys of a part most likely are on the server of the first one.
 	err := t.atKey(ctx, some[0].key, true, func(ctx context.Context, s *site) (err error) {
@@ -229,9 +228,9 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 	}
 }
 
-func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, ns *namespace.State, err error) {
+func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, ns *layout.State, err error) {
 	ask, known := s.due(time.Now())
-	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(send layout.Ask) (err error) {
 		// Two turns at most, as in acquireAlone: with the known state, and with one read after it.
 		for ns = known; ; ask = true {
 			if ask {
@@ -275,7 +274,7 @@ func (a *acquireAnswer) refused(t *Tier, err error, v resp.Value) {
 }
 
 // acquireAll requests many leases. Its error is about the connection.
-func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace.State) ([]acquireAnswer, error) {
+func (s *site) acquireAll(send layout.Ask, requests []leaseRequest, ns *layout.State) ([]acquireAnswer, error) {
 	answers := make([]acquireAnswer, len(requests))
 	if s.scripted() {
 		replies, err := runAll(send, len(requests), func(dst []byte, head func(*script) string, i int) []byte {
@@ -299,14 +298,14 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace
 		var err error
 		answers[i].Answer, err = s.acquireWatching(send, q, ns)
 		answers[i].refused(s.Tier, err, resp.Value{})
-		if err != nil && !errors.As(err, new(*watch.Refusal)) {
+		if err != nil && !errors.As(err, new(*layout.Refusal)) {
 			return nil, err
 		}
 	}
 	return answers, nil
 }
 
-func (t *Tier) acquireOver(send watch.Ask, q leaseRequest, ns *namespace.State) (entryrules.Answer, error) {
+func (t *Tier) acquireOver(send layout.Ask, q leaseRequest, ns *layout.State) (entryrules.Answer, error) {
 	if t.scripted() {
 		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
 			return t.appendRequest(dst, head, &q, ns)
@@ -321,18 +320,18 @@ func (t *Tier) acquireOver(send watch.Ask, q leaseRequest, ns *namespace.State) 
 	return t.acquireWatching(send, q, ns)
 }
 
-func (t *Tier) acquireWatching(send watch.Ask, q leaseRequest, ns *namespace.State) (entryrules.Answer, error) {
+func (t *Tier) acquireWatching(send layout.Ask, q leaseRequest, ns *layout.State) (entryrules.Answer, error) {
 	return t.entry(send, q.key).Do(q.operation(t.names.Schema, ns))
 }
 
 // appendRequest appends a call of the script that grants leases.
-func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, ns *namespace.State) []byte {
+func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, ns *layout.State) []byte {
 	op := q.operation(t.names.Schema, ns)
 	return t.appendAcquire(dst, head, q.key, &op, ns)
 }
 
 // parseAcquired parses the reply of the acquire script.
-func parseAcquired(v resp.Value, ns *namespace.State) (a entryrules.Answer, err error) {
+func parseAcquired(v resp.Value, ns *layout.State) (a entryrules.Answer, err error) {
 	if err := refusal(v); err != nil {
 		return a, err
 	}

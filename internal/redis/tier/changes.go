@@ -18,7 +18,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -140,7 +139,7 @@ func newest(texts []string) int {
 // askChanges asks one server. The number of opened connections shows when
 // another server may have taken its place.
 func (s *site) askChanges(ctx context.Context) (text string, err error) {
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
+	err = s.srv.Together(ctx, true, func(ask layout.Ask) error {
 		text, err = s.changesOver(ask)
 		return err
 	})
@@ -152,7 +151,7 @@ func (s *site) askChanges(ctx context.Context) (text string, err error) {
 
 // changesOver asks by a script, which has a short answer. Where scripts do not
 // run, or may not call INFO, it reads the whole reply of INFO.
-func (s *site) changesOver(ask watch.Ask) (string, error) {
+func (s *site) changesOver(ask layout.Ask) (string, error) {
 	clustered := s.all != nil
 	if s.scripted() {
 		v, err := runOver(ask, s.scripts.changes, func(dst []byte, head string) []byte {
@@ -170,7 +169,7 @@ func (s *site) changesOver(ask watch.Ask) (string, error) {
 		}
 		s.forbids(v)
 	}
-	var b watch.Batch
+	var b layout.Batch
 	b.Add("INFO", "persistence")
 	if clustered {
 		b.Add("CLUSTER", "INFO")
@@ -179,9 +178,9 @@ func (s *site) changesOver(ask watch.Ask) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := watch.Changes(replies[0])
+	text := layout.DataChanges(replies[0])
 	if text != "" && clustered {
-		text += " " + watch.ClusterState(replies[1])
+		text += " " + layout.ClusterState(replies[1])
 	}
 	return text, nil
 }

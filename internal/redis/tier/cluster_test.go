@@ -12,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -22,7 +21,7 @@ import (
 // node is a stub in a cluster.
 type node struct {
 	stub
-	home namespace.Home
+	home layout.Home
 	run  string // as INFO reports it
 	info int    // how often it was asked
 	// epoch is the current epoch in CLUSTER INFO.
@@ -30,8 +29,8 @@ type node struct {
 	passing bool
 }
 
-func (n *node) Home() *namespace.Home { return &n.home }
-func (n *node) Settled() bool         { return !n.passing }
+func (n *node) Home() *layout.Home { return &n.home }
+func (n *node) Settled() bool      { return !n.passing }
 
 // nodes are a cluster in which "MOVED i" leads to node i.
 type nodes struct {
@@ -45,7 +44,7 @@ func (c *nodes) Follow(ctx context.Context, key string, _ bool, f func(context.C
 	at := c.thought(key)
 	for hop := 0; ; hop++ {
 		err := f(ctx, c.all[at])
-		var refused *watch.Refusal
+		var refused *layout.Refusal
 		if !errors.As(err, &refused) || hop == 5 {
 			return err
 		}
@@ -124,7 +123,7 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 
 // value returns a value put while its server reported run as its run.
 func value(run string) string {
-	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+namespace.Digest(run+"r0")+".0.0")
+	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+layout.Digest(run+"r0")+".0.0")
 }
 
 func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
@@ -162,7 +161,7 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 		get("v run9")
 
 		c.all[1].run = "run10" // unheard
-		time.Sleep(namespace.Age)
+		time.Sleep(layout.Age)
 		get("")
 		stored = "run10"
 		get("v run10")
@@ -194,7 +193,7 @@ func TestLeaseNamesTheServerThatGaveIt(t *testing.T) {
 		return 1
 	}
 	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
-	want := "e@" + namespace.Digest("run1r0") + ".0.0"
+	want := "e@" + layout.Digest("run1r0") + ".0.0"
 	_, l, err := kit.Acquire(t.Context(), tr, "k", time.Minute)
 	if err != nil || l.State != want {
 		t.Errorf("Acquire: %+v, %v; want the word %s", l, err, want)
@@ -260,7 +259,7 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 				}
 			}
 			at := func(i int, l remote.Lease) bool {
-				return l.State == "e@"+namespace.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
+				return l.State == "e@"+layout.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
 			}
 			_, leases, err := kit.AcquireMany(t.Context(), tr, keys, time.Minute)
 			if err != nil {

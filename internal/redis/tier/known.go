@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -27,10 +25,10 @@ func pickKnown(known []remote.ID, some []int) []remote.ID {
 }
 
 // getUnknown is getSome without the values that the caller has.
-func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
+func (s *site) getUnknown(ctx context.Context, ask bool, ns *layout.State, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
 	// The first round trip brings the values of keys of which the caller has none, and of the
 	// others the state and the earlier ids alone, which are small.
-	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
+	replies, ns, err := s.read(ctx, ask, ns, func(b *layout.Batch) {
 		for i, k := range keys {
 			if known[i] == 0 {
 				b.Text = s.appendGet(b.Text, k)
@@ -91,7 +89,7 @@ func (t *Tier) appendGetState(dst []byte, key string) []byte {
 
 // heldState parses the reply to the command of appendGetState. done is false if there is a
 // value that the caller does not have.
-func (t *Tier) heldState(v resp.Value, ns *namespace.State, now int64, known remote.ID) (h remote.Held, done bool, err error) {
+func (t *Tier) heldState(v resp.Value, ns *layout.State, now int64, known remote.ID) (h remote.Held, done bool, err error) {
 	if refusal(v) != nil {
 		h, err = t.held(v, ns, now)
 		return h, true, err
@@ -104,7 +102,7 @@ func (t *Tier) heldState(v resp.Value, ns *namespace.State, now int64, known rem
 		}
 		i++
 	}
-	found := watch.Value(f[0], ns.Text)
+	found := layout.Value(f[0], ns.Text)
 	if h = t.open(&found, ns, now); h.Absent() {
 		return h, true, nil
 	}

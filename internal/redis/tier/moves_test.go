@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -81,7 +81,7 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 			t.Errorf("%d changes of server without an answer", n)
 		}
 		silent = false
-		time.Sleep(namespace.Age)
+		time.Sleep(layout.Age)
 		drop()
 		if n := tr.Moves() - before; n != 1 {
 			t.Errorf("%d changes of server, want 1", n)

@@ -13,9 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 )
 
 // change executes an operation on a key on the server of its slot, and reports
@@ -54,7 +52,7 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 func (s *site) doWatching(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	// Together begins again only if the connection is lost before its first reply. This reply is to
 	// a read, so nothing was written by then, and no operation is executed twice.
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
+	err = s.srv.Together(ctx, true, func(ask layout.Ask) error {
 		a, err := s.entry(ask, key).Do(op)
 		done = a.Done
 		return err
@@ -73,7 +71,7 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 	if err != nil {
 		return nil, err
 	}
-	err = s.srv.Together(ctx, twice, func(ask watch.Ask) (err error) {
+	err = s.srv.Together(ctx, twice, func(ask layout.Ask) (err error) {
 		replies, err = runAll(ask, n, func(dst []byte, head func(*script) string, i int) []byte {
 			key, op := op(i)
 			return s.appendOperation(dst, head(s.scriptOf(op)), key, op, ns)
@@ -107,14 +105,14 @@ func isDone(v resp.Value) (bool, error) {
 }
 
 // entry returns a key in the form that transactions change.
-func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
-	return watch.Entry{Ask: ask, Names: &t.names, Key: key, Nonce: layout.Hex(nonce())}
+func (t *Tier) entry(ask layout.Ask, key string) layout.Entry {
+	return layout.Entry{Ask: ask, Names: &t.names, Key: key, Nonce: layout.Hex(nonce())}
 }
 
 // clockOf returns a state with the server's clock if the script of an operation
 // needs it. A Put does, and a drop that gives a token: the ends of lives are stored as points in
 // time.
-func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace.State, error) {
+func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*layout.State, error) {
 	switch op := op.(type) {
 	case entryrules.Put:
 		return s.clock(ctx)
@@ -154,7 +152,7 @@ func (t *Tier) scriptOf(op entryrules.Operation) *script {
 
 // appendOperation appends a call of the script that executes an operation. ns
 // has the server's clock for Acquire and Put, and for a Drop with a token.
-func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *namespace.State) []byte {
+func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *layout.State) []byte {
 	switch op := op.(type) {
 	case entryrules.Acquire:
 		return t.appendAcquire(dst, head, key, &op, ns)
@@ -183,7 +181,7 @@ func (t *Tier) appendLease(dst []byte, head string, args int, key string, token 
 	return appendHex(resp.AppendString(dst, t.names.Schema), token)
 }
 
-func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, ns *namespace.State) []byte {
+func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, ns *layout.State) []byte {
 	args := 7
 	if op.ID != 0 || op.Known != 0 {
 		args++
@@ -212,7 +210,7 @@ func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquir
 // drops nothing.
 func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
 
-func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {
+func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *layout.State) []byte {
 	// A Put that drops names the lane as well, which gets another version.
 	switch {
 	case fills(op):
@@ -248,7 +246,7 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 }
 
 // appendToken appends the token of a quiet drop with its end, and its life.
-func appendToken(dst []byte, op *entryrules.Drop, ns *namespace.State) []byte {
+func appendToken(dst []byte, op *entryrules.Drop, ns *layout.State) []byte {
 	var b [64]byte
 	text := append(strconv.AppendUint(append(b[:0], '0'), op.Token, 16), ' ')
 	text = strconv.AppendInt(text, ns.Past(time.Now())+op.Life, 10)

@@ -17,9 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -36,8 +34,8 @@ func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
 // instant. The epoch names all of these servers, and changes when one of them
 // may have lost something.
 func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
-	var ns *namespace.State
-	err = t.onOne(ctx, func(s *site, ask watch.Ask) error {
+	var ns *layout.State
+	err = t.onOne(ctx, func(s *site, ask layout.Ask) error {
 		// On one server the lanes are read over the same connection as the state, so both come from
 		// one server even during a failover.
 		if ns, err = s.askState(ask); err == nil && t.all == nil {
@@ -75,24 +73,24 @@ func (m *made) add(lane uint16) {
 
 // keeps reports whether the server of a connection has evicted none of its keys without a
 // life since it began to run.
-func keeps(ask watch.Ask) (bool, error) {
-	var b watch.Batch
+func keeps(ask layout.Ask) (bool, error) {
+	var b layout.Batch
 	b.Add("INFO", "memory")
 	b.Add("INFO", "stats")
 	replies, err := ask(&b)
 	if err != nil {
 		return false, err
 	}
-	return watch.Keeps(replies[0], replies[1]), nil
+	return layout.Keeps(replies[0], replies[1]), nil
 }
 
 // lanes returns the versions of all lanes, and gives a version to each lost lane.
-func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
+func (t *Tier) lanes(ask layout.Ask) ([]remote.LaneVersion, error) {
 	mget := []any{"MGET"}
 	for lane := range uint16(layout.Lanes) {
 		mget = append(mget, t.names.LaneAt(lane))
 	}
-	var b watch.Batch // from the second try on it begins with commands that make versions
+	var b layout.Batch // from the second try on it begins with commands that make versions
 	// Each try sends the versions made in the last one in front of the MGET. So the versions are
 	// read back: if another instance has made one first, both get the same.
 	for try := range laneTries {
@@ -110,7 +108,7 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 		if v.Len() != layout.Lanes {
 			return nil, errAnswer
 		}
-		b = watch.Batch{}
+		b = layout.Batch{}
 		found := make([]remote.LaneVersion, 0, layout.Lanes)
 		var unmade []uint16
 		for e := range v.Elems() {
@@ -153,7 +151,7 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 // makeLane queues the command that makes the version of a lane. absent: the lane has no key, as
 // far as is known in time. Else its key is of another type, or holds no version, and is
 // replaced.
-func (t *Tier) makeLane(b *watch.Batch, lane uint16, absent bool) {
+func (t *Tier) makeLane(b *layout.Batch, lane uint16, absent bool) {
 	set := []any{"SET", t.names.LaneAt(lane), layout.LaneVersion(remote.LaneVersion{Nonce: nonce()})}
 	if absent {
 		set = append(set, "NX") // another instance may be first
@@ -196,7 +194,7 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 	// Nodes answer in any order. Sorted and without repetitions the ids give the same digest as
 	// long as the same servers, in the same lives, have the lanes.
 	slices.Sort(ids)
-	return found, namespace.Digest(strings.Join(slices.Compact(ids), " ")), err
+	return found, layout.Digest(strings.Join(slices.Compact(ids), " ")), err
 }
 
 // someLanes returns the versions of the lanes on one server, gives a version to each lost
@@ -204,11 +202,11 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 // servers; if the first lane is one of them, someLanes returns the redirection as its
 // error.
 func (s *site) someLanes(ctx context.Context, lanes []int) (found []remote.LaneVersion, id string, again []int, err error) {
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
+	err = s.srv.Together(ctx, true, func(ask layout.Ask) error {
 		// Together may run this function again on another connection: what the first run has found
 		// is of a server that may be gone.
 		found, again = make([]remote.LaneVersion, len(lanes)), nil
-		var b watch.Batch // from the second try on it begins with commands that make versions
+		var b layout.Batch // from the second try on it begins with commands that make versions
 		home := s.askHome(&b)
 		todo := make([]int, len(lanes))
 		for i := range todo {
@@ -230,7 +228,7 @@ func (s *site) someLanes(ctx context.Context, lanes []int) (found []remote.LaneV
 				}
 				id = home.ID
 			}
-			b = watch.Batch{}
+			b = layout.Batch{}
 			missing, unmade := todo[:0], []int(nil)
 			for j, v := range replies[len(replies)-len(todo):] {
 				i := todo[j]

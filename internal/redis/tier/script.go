@@ -17,7 +17,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 )
 
 // script is a script with two beginnings of its call, by digest and by text. A
@@ -78,7 +77,7 @@ func (s *site) run(ctx context.Context, sc *script, c call) (resp.Value, error) 
 }
 
 // runOver is run over one connection.
-func runOver(ask watch.Ask, s *script, c call) (resp.Value, error) {
+func runOver(ask layout.Ask, s *script, c call) (resp.Value, error) {
 	v, err := runAll(ask, 1, func(dst []byte, text func(*script) string, _ int) []byte { return c(dst, text(s)) })
 	if err != nil {
 		return resp.Value{}, err
@@ -89,8 +88,8 @@ func runOver(ask watch.Ask, s *script, c call) (resp.Value, error) {
 // runAll makes n calls of scripts over one connection in one round trip, or two
 // if the server does not know them. c appends a call, with the beginning that
 // head has for its script.
-func runAll(ask watch.Ask, n int, c func(dst []byte, head func(*script) string, i int) []byte) ([]resp.Value, error) {
-	b := watch.Batch{N: n}
+func runAll(ask layout.Ask, n int, c func(dst []byte, head func(*script) string, i int) []byte) ([]resp.Value, error) {
+	b := layout.Batch{N: n}
 	for i := range n {
 		b.Text = c(b.Text, func(s *script) string { return s.digest }, i)
 	}
@@ -99,7 +98,7 @@ func runAll(ask watch.Ask, n int, c func(dst []byte, head func(*script) string, 
 		return nil, err
 	}
 	var again []int
-	var late watch.Batch
+	var late layout.Batch
 	sent := map[*script]bool{}
 	for i, v := range replies {
 		if !unknownScript(v) { // it was executed
@@ -134,7 +133,7 @@ func (t *Tier) scripted() bool { return !t.scripts.forbidden.Load() }
 // forbids reports whether a reply says that the server does not run scripts, or
 // not for this user, and remembers it.
 func (t *Tier) forbids(v resp.Value) bool {
-	no := watch.NoScripts(v)
+	no := layout.NoScripts(v)
 	if no {
 		t.scripts.forbidden.Store(true)
 	}
@@ -148,7 +147,7 @@ var errAnswer = errors.New("redis: tier: unknown answer of a script")
 // refusal returns the error reply of a server as an error, or nil.
 func refusal(v resp.Value) error {
 	if v.Kind() == resp.Error {
-		return &watch.Refusal{Text: string(v.Bytes())}
+		return &layout.Refusal{Text: string(v.Bytes())}
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -148,8 +148,8 @@ func TestServerOnWhichNothingWorksIsOneSentence(t *testing.T) {
 		for _, name := range []string{"Drop", "Acquire", "DropAll"} {
 			err := operations()[name](t.Context(), tr)
 			looks := refused != "WATCH" && name == "Acquire" // the state is there, and reading it writes nothing
-			if !errors.Is(err, watch.ErrNoTransactions) && !looks {
-				t.Errorf("without %s: %s: %v; want %v", refused, name, err, watch.ErrNoTransactions)
+			if !errors.Is(err, layout.ErrNoTransactions) && !looks {
+				t.Errorf("without %s: %s: %v; want %v", refused, name, err, layout.ErrNoTransactions)
 			}
 		}
 	}

@@ -15,9 +15,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -30,8 +28,8 @@ type site struct {
 	// the namespace; together they judge values. Home is nil on the server that
 	// has the namespace state itself: the only server, or the server of the
 	// namespace.
-	home  *namespace.Home
-	space *namespace.State
+	home  *layout.Home
+	space *layout.State
 }
 
 // at calls f for the server of a key. It calls f again, for another server, if
@@ -51,7 +49,7 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		// While the slot moves, drops of its keys may have been made on the other node. So no value
 		// of it is believed here, and no unchanged text of Changes stands for it.
 		if !n.Settled() {
-			s.home = &namespace.Home{Passing: true}
+			s.home = &layout.Home{Passing: true}
 			t.changes.moving.Add(1)
 		}
 		return f(ctx, s)
@@ -94,7 +92,7 @@ func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error
 
 // spaceState returns the namespace state, which it reads if the known one is
 // too old.
-func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) {
+func (t *Tier) spaceState(ctx context.Context) (ns *layout.State, err error) {
 	err = t.atSpace(ctx, func(ctx context.Context, s *site) error {
 		ns, err = s.current(ctx)
 		return err
@@ -104,7 +102,7 @@ func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) 
 
 // due returns the state by which replies of the server are judged, and whether
 // the caller has to read it again.
-func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
+func (s *site) due(now time.Time) (ask bool, ns *layout.State) {
 	if s.home == nil {
 		return s.state.Due(now, s.srv.Opened())
 	}
@@ -112,7 +110,7 @@ func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
 }
 
 // known returns the state, however old it is, or nil.
-func (s *site) known() *namespace.State {
+func (s *site) known() *layout.State {
 	if s.home == nil {
 		return s.state.Known()
 	}
@@ -130,14 +128,14 @@ func (s *site) gaveUp() {
 
 // fits reports whether ns was requested after the last connection was opened,
 // so that replies can be judged by it.
-func (s *site) fits(ns *namespace.State) bool { return ns.Opened == s.srv.Opened() }
+func (s *site) fits(ns *layout.State) bool { return ns.Opened == s.srv.Opened() }
 
 // askState reads the state over one connection.
-func (s *site) askState(send watch.Ask) (*namespace.State, error) {
+func (s *site) askState(send layout.Ask) (*layout.State, error) {
 	if s.home == nil {
-		return s.onSpace(send, s.scripts.namespace, nil, watch.Space.Look)
+		return s.onSpace(send, s.scripts.namespace, nil, layout.Space.Look)
 	}
-	var b watch.Batch
+	var b layout.Batch
 	q := s.askHome(&b)
 	replies, err := send(&b)
 	if err != nil {
@@ -147,12 +145,12 @@ func (s *site) askState(send watch.Ask) (*namespace.State, error) {
 }
 
 // askHome queues the commands that make a server with lanes report itself.
-func (s *site) askHome(b *watch.Batch) *namespace.Server {
+func (s *site) askHome(b *layout.Batch) *layout.Server {
 	b.Add("INFO", "server")
 	b.Add("INFO", "replication")
 	b.Add("CLUSTER", "INFO")
 	b.Add("TIME")
-	return &namespace.Server{Opened: s.srv.Opened(), Asked: time.Now()}
+	return &layout.Server{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
 // homeReplies is the number of replies to the commands of askHome.
@@ -164,21 +162,21 @@ const homeReplies = 4
 // with the slot were elsewhere meanwhile, and drops of them there may have been
 // lost on the way. While a slot is still on its way here, the id is a random
 // number, so that none of the values that have arrived is believed.
-func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespace.State, error) {
+func (s *site) answeredHome(q *layout.Server, replies []resp.Value) (*layout.State, error) {
 	if err := refusal(replies[3]); err != nil {
 		return nil, err
 	}
-	q.ID = namespace.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
+	q.ID = layout.Digest(layout.Authority(replies[0], replies[1]) + layout.ClusterEpoch(replies[2]))
 	if s.home.Passing {
 		q.ID = layout.Hex(nonce())
 	}
-	q.Clock, q.Heard = watch.Time(replies[3]), time.Now()
+	q.Clock, q.Heard = layout.Time(replies[3]), time.Now()
 	return s.home.Answered(q, s.state, s.space), nil
 }
 
 // clock returns a state with a usable clock of the server; the rest of it may
 // be old.
-func (s *site) clock(ctx context.Context) (*namespace.State, error) {
+func (s *site) clock(ctx context.Context) (*layout.State, error) {
 	const enough = time.Minute // clocks drift little in a minute
 	if ns := s.known(); ns != nil && s.fits(ns) && time.Since(ns.Heard) < enough {
 		return ns, nil
@@ -187,26 +185,26 @@ func (s *site) clock(ctx context.Context) (*namespace.State, error) {
 }
 
 // current returns a young enough state, and reads it if necessary.
-func (s *site) current(ctx context.Context) (*namespace.State, error) {
+func (s *site) current(ctx context.Context) (*layout.State, error) {
 	ask, ns := s.due(time.Now())
 	if !ask {
 		return ns, nil
 	}
 	// A read of nothing brings the state.
-	_, ns, err := s.read(ctx, true, ns, func(*watch.Batch) {})
+	_, ns, err := s.read(ctx, true, ns, func(*layout.Batch) {})
 	return ns, err
 }
 
 // read sends commands that only read; the function add queues them. It reads the state with them if
 // ask is set or a connection is opened meanwhile. It returns a state by which the replies can be
 // judged.
-func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
-	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
+func (s *site) read(ctx context.Context, ask bool, ns *layout.State, add func(*layout.Batch)) (replies []resp.Value, judge *layout.State, err error) {
+	err = s.srv.Together(ctx, true, func(send layout.Ask) (err error) {
 		if !ask {
 			// The commands go alone while the known state is young, which is one round trip. If a
 			// connection was opened before or meanwhile, all is read once more, together with a
 			// state.
-			var b watch.Batch
+			var b layout.Batch
 			add(&b)
 			if replies, err = send(&b); err != nil || s.fits(ns) {
 				return err
@@ -223,8 +221,8 @@ func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func
 
 // readWithState reads the state and sends the commands that the function add queues: in one round
 // trip, unless the state needs a transaction.
-func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
-	var b watch.Batch
+func (s *site) readWithState(send layout.Ask, add func(*layout.Batch)) ([]resp.Value, *layout.State, error) {
+	var b layout.Batch
 	switch {
 	// In a cluster the node reports about itself. The commands behind the report are answered by
 	// the same server in the same life.
@@ -251,7 +249,7 @@ func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Val
 			ns, err = s.answered(ns, replies[0])
 			return replies[1:], ns, err
 		}
-		b = watch.Batch{}
+		b = layout.Batch{}
 	}
 	// Without scripts the state may have to be made in a transaction. So it is read first, and the
 	// commands take another round trip.
@@ -352,7 +350,7 @@ func inPart(t *Tier, part []int, alone func(j int) bool, f func(j, i int) error)
 		case errs == nil:
 			errs = make([]error, len(part))
 		}
-		if errs[j] = err; !errors.As(err, new(*watch.Refusal)) {
+		if errs[j] = err; !errors.As(err, new(*layout.Refusal)) {
 			broken = err
 		}
 	}
@@ -377,7 +375,7 @@ func (t *Tier) elsewhere(err error) bool {
 	if t.all == nil || err == nil { // in most cases, and without an allocation for refused
 		return false
 	}
-	var refused *watch.Refusal
+	var refused *layout.Refusal
 	if !errors.As(err, &refused) {
 		return false
 	}

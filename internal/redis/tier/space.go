@@ -16,9 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -29,8 +27,8 @@ var errLost = errors.New("redis: tier: the keys of the namespace disappear as so
 func (t *Tier) Recheck() { t.state.Recheck(time.Now()) }
 
 // newState returns a state for the reply to a request sent now.
-func (s *site) newState() *namespace.State {
-	return &namespace.State{Opened: s.srv.Opened(), Asked: time.Now()}
+func (s *site) newState() *layout.State {
+	return &layout.State{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
 // appendSpace appends a call of a script on the namespace: first the arguments
@@ -38,7 +36,7 @@ func (s *site) newState() *namespace.State {
 func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 	known := t.state.Known()
 	if known == nil {
-		known = &namespace.State{}
+		known = &layout.State{}
 	}
 	dst = appendStrings(appendCall(dst, head, 7+len(further)), t.names.Namespace, t.names.Tags)
 	dst = resp.AppendString(appendHex(dst, nonce()), known.Epoch)
@@ -49,7 +47,7 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 // onSpace runs a script on the namespace. On a server that forbids scripts it calls the
 // function without, which does the same by transactions. It returns the state of the
 // namespace from then.
-func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *namespace.State) error) (*namespace.State, error) {
+func (s *site) onSpace(ask layout.Ask, sc *script, further []string, without func(layout.Space, *layout.State) error) (*layout.State, error) {
 	ns := s.newState()
 	if s.scripted() {
 		v, err := runOver(ask, sc, func(dst []byte, head string) []byte {
@@ -64,7 +62,7 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 	}
 	// The transaction looks at the known state, too: a stored state that counts less was set back,
 	// and gets another epoch.
-	err := without(watch.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.state.Known()}, ns)
+	err := without(layout.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.state.Known()}, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +70,7 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 }
 
 // keep completes a state just read, and keeps it.
-func (t *Tier) keep(ns *namespace.State) *namespace.State {
+func (t *Tier) keep(ns *layout.State) *layout.State {
 	ns.Heard = time.Now()
 	ns.Spell()
 	t.state.Answered(ns)
@@ -81,7 +79,7 @@ func (t *Tier) keep(ns *namespace.State) *namespace.State {
 
 // answered fills in ns with the reply of a script on the namespace, and keeps
 // it.
-func (t *Tier) answered(ns *namespace.State, v resp.Value) (*namespace.State, error) {
+func (t *Tier) answered(ns *layout.State, v resp.Value) (*layout.State, error) {
 	if err := refusal(v); err != nil {
 		return nil, err
 	}
@@ -124,16 +122,16 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	if soft {
 		field = "expiries"
 	}
-	return t.insist(ctx, func(s *site, ask watch.Ask) error {
+	return t.insist(ctx, func(s *site, ask layout.Ask) error {
 		_, err := s.onSpace(ask, s.scripts.dropAll, []string{field, s.names.Channel, s.names.AllDropped(soft)},
-			func(p watch.Space, ns *namespace.State) error { return p.DropAll(ns, soft) })
+			func(p layout.Space, ns *layout.State) error { return p.DropAll(ns, soft) })
 		return err
 	})
 }
 
 // insist is onOne for a drop. The drop does not fail if another program has
 // written to the keys of the namespace.
-func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error {
+func (t *Tier) insist(ctx context.Context, f func(*site, layout.Ask) error) error {
 	term := t.term()
 	err := t.onOne(ctx, f)
 	if wrongType(t.cleanNamespace(ctx, err)) {
@@ -147,9 +145,9 @@ func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error
 }
 
 // onOne calls f for the server of the namespace with one connection.
-func (t *Tier) onOne(ctx context.Context, f func(*site, watch.Ask) error) error {
+func (t *Tier) onOne(ctx context.Context, f func(*site, layout.Ask) error) error {
 	return t.atSpace(ctx, func(ctx context.Context, s *site) error {
-		return s.srv.Together(ctx, true, func(ask watch.Ask) error { return f(s, ask) })
+		return s.srv.Together(ctx, true, func(ask layout.Ask) error { return f(s, ask) })
 	})
 }
 
@@ -161,18 +159,18 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if len(tags) == 0 {
 		return ctx.Err()
 	}
-	return t.insist(ctx, func(s *site, ask watch.Ask) error { return s.dropTags(ask, tags, soft) })
+	return t.insist(ctx, func(s *site, ask layout.Ask) error { return s.dropTags(ask, tags, soft) })
 }
 
 // dropTags drops tags. Without tags it only makes the table of tags, if the table
 // is missing.
-func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
+func (s *site) dropTags(ask layout.Ask, tags []string, soft bool) error {
 	further := []string{"d:", s.names.Channel, s.names.TagDropped(soft), strconv.Itoa(layout.MaxTags)}
 	if soft {
 		further[0] = "e:"
 	}
 	_, err := s.onSpace(ask, s.scripts.dropTags, append(further, tags...),
-		func(p watch.Space, ns *namespace.State) error { return p.DropTags(ns, tags, soft) })
+		func(p layout.Space, ns *layout.State) error { return p.DropTags(ns, tags, soft) })
 	return err
 }
 
@@ -202,7 +200,7 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	// be lost.
 	for range 3 {
 		due, ns := s.due(time.Now())
-		replies, _, err := s.read(ctx, due, ns, func(b *watch.Batch) { b.Add(hmget...) })
+		replies, _, err := s.read(ctx, due, ns, func(b *layout.Batch) { b.Add(hmget...) })
 		if err == nil {
 			err = refusal(replies[0])
 		}
@@ -212,7 +210,7 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 		if known, ok := parseTags(replies[0], len(tags)); ok {
 			return known, nil
 		}
-		err = s.srv.Together(ctx, true, func(ask watch.Ask) error { return s.dropTags(ask, nil, false) })
+		err = s.srv.Together(ctx, true, func(ask layout.Ask) error { return s.dropTags(ask, nil, false) })
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +228,7 @@ func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 	var floor uint64
 	i := -1
 	for e := range v.Elems() {
-		clock, good := watch.Clock(e)
+		clock, good := layout.Clock(e)
 		switch {
 		case i < 0 && !good:
 			return nil, false
@@ -301,8 +299,8 @@ func (s *site) noScripts(v resp.Value) bool {
 func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	var r []resp.Value
 	scripts := true
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
-		var b watch.Batch
+	err = s.srv.Together(ctx, true, func(ask layout.Ask) (err error) {
+		var b layout.Batch
 		// One round trip asks for everything. A command that the server does not permit is a
 		// warning, and no error of the probe.
 		b.Add("EVAL", "return 1", 0)
@@ -316,11 +314,11 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 			return err
 		}
 		if scripts = !s.noScripts(r[0]); !scripts {
-			err = watch.Transactions(ask, s.names.Namespace)
+			err = layout.Transactions(ask, s.names.Namespace)
 		}
 		return err
 	})
-	if errors.Is(err, watch.ErrNoTransactions) {
+	if errors.Is(err, layout.ErrNoTransactions) {
 		return []string{noWrites}, nil
 	}
 	if err != nil {
@@ -336,13 +334,13 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		warnings = append(warnings, "PUBLISH is not permitted on the channel "+s.names.Channel+
 			": no drop can be announced, so Set and Invalidate fail and keys are read past Redis")
 	}
-	if watch.Authority(r[1], r[2]) == "" {
+	if layout.Authority(r[1], r[2]) == "" {
 		warnings = append(warnings, "INFO is not permitted or tells too little: a failover or restart that brings older data back is not always noticed")
 	}
-	if s.home != nil && watch.ClusterEpoch(r[5]) == "" {
+	if s.home != nil && layout.ClusterEpoch(r[5]) == "" {
 		warnings = append(warnings, "CLUSTER INFO is not permitted or tells too little: older values that come back with a slot are not always noticed")
 	}
-	limit, policy := watch.Memory(r[3], r[4])
+	limit, policy := layout.Memory(r[3], r[4])
 	switch kind, _, _ := strings.Cut(policy, "-"); {
 	case limit <= 0:
 	case kind == "allkeys":

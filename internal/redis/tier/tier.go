@@ -1,6 +1,6 @@
 // Package tier is the Tier over Redis, for either client. It reads entries and
 // judges them by the namespace state, and has the server decide on changes: by
-// the scripts of package layout, or by the transactions of package watch. A [Tier]
+// the scripts of package layout, or by its transactions. A [Tier]
 // sends each operation to a site: the server that serves the slot of the key. A site
 // judges by a namespace state of at most two seconds ago. Packages redis and
 // contrib/goredis reach the servers for it.
@@ -21,9 +21,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/internal/redis/layout"
-	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -43,7 +41,7 @@ type Server interface {
 	Read(ctx context.Context, timeout time.Duration, now time.Time, put func(dst []byte, key string) []byte, key string) (resp.Value, Loan, error)
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
-	Together(ctx context.Context, twice bool, f func(watch.Ask) error) error
+	Together(ctx context.Context, twice bool, f func(layout.Ask) error) error
 	// Opened returns the number of connections opened so far. A connection counts
 	// before its first use.
 	Opened() uint64
@@ -71,7 +69,7 @@ type Loan interface {
 // slots.
 type Cluster interface {
 	// Follow gives f the node that serves a key. It calls f again, with another
-	// node, if f returns a [*watch.Refusal] that leads there, or if a node is
+	// node, if f returns a [*layout.Refusal] that leads there, or if a node is
 	// gone and f has had no effect or may be executed twice.
 	Follow(ctx context.Context, key string, twice bool, f func(context.Context, Node) error) error
 	// Split returns the indexes of n keys in parts: each part has the keys of one
@@ -92,7 +90,7 @@ type Cluster interface {
 type Node interface {
 	Server
 	// Home is the last report of the server. It belongs to the node.
-	Home() *namespace.Home
+	Home() *layout.Home
 	// Settled reports whether the node serves the slot. It is false while the slot
 	// moves, and the node has only some of its keys.
 	Settled() bool
@@ -107,13 +105,13 @@ type Tier struct {
 	terms   Terms   // the terms of the server, or nil
 	db      int     // of the server
 	scripts *scripts
-	states  *namespace.Holders
+	states  *layout.Holders
 	changes *changes
 
 	// The fields above are shared by all views of a store, the ones below belong to one view. Bind
 	// makes them.
 	names   layout.Names
-	state   *namespace.Holder
+	state   *layout.Holder
 	foreign *atomic.Uint64
 	made    *made
 	explain func(error) error
@@ -121,17 +119,17 @@ type Tier struct {
 }
 
 // New returns a tier on a database of one server, without a name. An error
-// reply of the server is a [*watch.Refusal]; explain turns it into the error
+// reply of the server is a [*layout.Refusal]; explain turns it into the error
 // that callers get, and a nil explain leaves errors as they are.
 func New(srv Server, db int, explain func(error) error) *Tier {
-	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
+	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), states: &layout.Holders{}, changes: &changes{}}
 	t.terms, _ = srv.(Terms)
 	return t.Bind(remote.Space{})
 }
 
 // NewOnCluster is New on a cluster.
 func NewOnCluster(all Cluster, explain func(error) error) *Tier {
-	t := &Tier{all: all, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
+	t := &Tier{all: all, explain: explain, scripts: newScripts(), states: &layout.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
@@ -337,7 +335,7 @@ func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (he
 
 // getOne reads one value, and judges it by ns, which was young before. ok is false if
 // ns has become old meanwhile.
-func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time, ns *namespace.State, key string, dst []byte) (h remote.Held, ok bool, err error) {
+func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time, ns *layout.State, key string, dst []byte) (h remote.Held, ok bool, err error) {
 	v, loan, err := s.srv.Read(ctx, timeout, now, s.get, key)
 	if loan != nil {
 		defer loan.Free()
@@ -362,8 +360,8 @@ func copyTo(dst, data []byte) []byte {
 }
 
 // getSome is getAll. It reads the state ns again if ask is set.
-func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
-	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
+func (s *site) getSome(ctx context.Context, ask bool, ns *layout.State, keys []string) (held []remote.Held, again []int, err error) {
+	replies, ns, err := s.read(ctx, ask, ns, func(b *layout.Batch) {
 		b.Text = slices.Grow(b.Text, lenOfGets(&s.names, keys))
 		for _, k := range keys {
 			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
@@ -411,7 +409,7 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 }
 
 // held parses a value with its state, the reply of HMGET, at the time now of the server's clock.
-func (t *Tier) held(v resp.Value, ns *namespace.State, now int64) (remote.Held, error) {
+func (t *Tier) held(v resp.Value, ns *layout.State, now int64) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		// Another program has written the key. It counts as absent, so that the cache loads, and
 		// the lease request that follows removes it.
@@ -437,7 +435,7 @@ func (t *Tier) held(v resp.Value, ns *namespace.State, now int64) (remote.Held, 
 }
 
 // open judges a value by ns, at the time now of the server's clock.
-func (t *Tier) open(v *entryrules.Value, ns *namespace.State, now int64) remote.Held {
+func (t *Tier) open(v *entryrules.Value, ns *layout.State, now int64) remote.Held {
 	if v.Unreadable {
 		t.foreign.Add(1)
 		return remote.Held{}
@@ -446,8 +444,8 @@ func (t *Tier) open(v *entryrules.Value, ns *namespace.State, now int64) remote.
 }
 
 // stored parses a value with its state.
-func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
-	v := watch.Value(state, ns.Text)
+func stored(data, state resp.Value, ns *layout.State) entryrules.Value {
+	v := layout.Value(state, ns.Text)
 	switch data.Kind() {
 	case resp.Bulk:
 		v.Data = data.Bytes()
@@ -463,7 +461,7 @@ func wrongType(err error) bool {
 	if err == nil {
 		return false
 	}
-	var refused *watch.Refusal
+	var refused *layout.Refusal
 	return errors.As(err, &refused) && strings.Contains(refused.Text, "WRONGTYPE")
 }
 
@@ -484,6 +482,6 @@ func (t *Tier) clean(ctx context.Context, kind, key string) error {
 				return refusal(v)
 			}
 		}
-		return s.srv.Together(ctx, true, func(ask watch.Ask) error { return watch.Clean(ask, key, kind) })
+		return s.srv.Together(ctx, true, func(ask layout.Ask) error { return layout.CleanKey(ask, key, kind) })
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/tier"
-	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -23,7 +23,7 @@ type stub struct {
 }
 
 func (s *stub) Send(_ context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
-	v, err := s.ask(&watch.Batch{Text: put(nil, head), N: 1})
+	v, err := s.ask(&layout.Batch{Text: put(nil, head), N: 1})
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -35,14 +35,14 @@ func (s *stub) Read(ctx context.Context, _ time.Duration, _ time.Time, put func(
 	return v, nil, err
 }
 
-func (s *stub) Together(_ context.Context, _ bool, f func(watch.Ask) error) error { return f(s.ask) }
+func (s *stub) Together(_ context.Context, _ bool, f func(layout.Ask) error) error { return f(s.ask) }
 
 func (s *stub) Opened() uint64 { return s.opened }
 func (s *stub) MaxValue() int  { return 1 << 20 }
 
 var errEnd = errors.New("the connection has ended")
 
-func (s *stub) ask(b *watch.Batch) (replies []resp.Value, err error) {
+func (s *stub) ask(b *layout.Batch) (replies []resp.Value, err error) {
 	commands := resp.NewReader(bytes.NewReader(b.Text), resp.Limits{})
 	var out strings.Builder
 	for range b.N {

@@ -1,6 +1,7 @@
-// Package transfer has the parts of a cache that package snapshot needs: its entries on
-// their way out of one process and into another, and its warm-ups, without the forms of
-// entries in L1.
+// Package transfer has the parts of a cache that package snapshot needs: a [Source] is its
+// entries on their way out of one process and into another, and its warm-ups, without the types
+// of keys and values. An [Exchange] is the Source of a cache: it gives away the entries of L1, and
+// takes in the entries of another process. It knows the forms of entries in L1, and no Cache.
 package transfer
 
 import (
@@ -124,4 +125,20 @@ const (
 // String returns the outcome in words, for a log.
 func (o Outcome) String() string {
 	return [Outcomes]string{"stored", "present", "changed", "unconfirmed", "over", "full", "unusable"}[o]
+}
+
+// Rest returns the rest of a life after some time.
+func Rest(life, ago time.Duration) time.Duration {
+	if life == format.Forever {
+		return life
+	}
+	return life - ago
+}
+
+// Life is the whole life of the value of e, if fresh of it is left after ago.
+func Life(e *format.Entry, fresh, ago time.Duration) time.Duration {
+	if e.Age < 0 || fresh == format.Forever || fresh <= 0 {
+		return fresh
+	}
+	return fresh + e.Age + ago
 }

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 )
 
 // Warmable is a cache as a [Warming] needs it.
@@ -87,7 +87,7 @@ func (w *Warming[K]) batch(ctx context.Context, keys []K) error {
 		return err
 	}
 	var missing []K
-	for _, k := range keyname.Distinct(keys) {
+	for _, k := range envelope.Distinct(keys) {
 		if w.Cache.Has(k) {
 			w.so.Present++
 		} else if w.Cache.Usable(k) {

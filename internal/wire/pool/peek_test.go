@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
@@ -108,7 +108,7 @@ func TestPeekerSeesBytesInTheSimulation(t *testing.T) {
 // TestPeekerSeesBytesThatTLSHolds: a record read together with the record in front
 // of it, the rest of a partly read record, and a record that has come in part.
 func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
-	config, err := fakeredis.TLS()
+	config, err := fakes.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}

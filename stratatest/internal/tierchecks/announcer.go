@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // AnnouncerFixture is a tier with the bus on which it announces its drops.
@@ -18,8 +18,8 @@ type AnnouncerFixture struct {
 }
 
 // AnnouncerChecks returns the promises of a tier that announces.
-func AnnouncerChecks() []Check[AnnouncerFixture] {
-	return checks(announceChecks(), func(t testing.TB, f AnnouncerFixture) *announceView {
+func AnnouncerChecks() []checks.Check[AnnouncerFixture] {
+	return checksOf(announceChecks(), func(t testing.TB, f AnnouncerFixture) *announceView {
 		return newAnnounceView(t, f.Tier, f.Bus)
 	})
 }
@@ -43,7 +43,7 @@ func announceChecks() []announceCheck {
 
 type announceView struct {
 	*view
-	ear *buschecks.Ear
+	ear *checks.Ear
 }
 
 func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceView {
@@ -52,7 +52,7 @@ func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceVi
 	if !ok || !a.Announces() {
 		t.Fatalf("the tier does not announce")
 	}
-	return &announceView{v, buschecks.Follow(t, bus, v.space.Name)}
+	return &announceView{v, checks.Follow(t, bus, v.space.Name)}
 }
 
 // hears fails unless the next messages announce kind for keys. It returns them.
@@ -76,7 +76,7 @@ func checkDropIsAnnounced(v *announceView) {
 	v.hears(remote.Expired, "soft")
 	v.drop(remote.Drop{Key: "token", Token: long, Hold: long})
 	v.hears(remote.Dropped, "token")
-	for _, key := range buschecks.HostileKeys() {
+	for _, key := range checks.HostileKeys() {
 		v.drop(remote.Drop{Key: key})
 		v.hears(remote.Dropped, key)
 	}
@@ -329,7 +329,7 @@ func checkTagDropsAreAnnounced(v *announceView) {
 	expect(remote.TagDropped, "a")
 	v.dropTags(true, "a", "b")
 	expect(remote.TagExpired, "a", "b")
-	for _, tag := range buschecks.HostileKeys() {
+	for _, tag := range checks.HostileKeys() {
 		v.dropTags(false, tag)
 		expect(remote.TagDropped, tag)
 	}

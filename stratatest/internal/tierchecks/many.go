@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // manyChecks are the promises about leases for many keys at once.
@@ -109,7 +109,7 @@ func checkMany(v *view) {
 
 // checkManyLineUp: each lease is good for the key at its index, and for no other.
 func checkManyLineUp(v *view) {
-	keys := buschecks.HostileKeys()
+	keys := checks.HostileKeys()
 	_, leases := v.acquireMany(long, keys...)
 	others := append(slices.Clone(leases[1:]), leases[0])
 	if refused := v.putMany(keys, others); len(refused) != len(keys) {

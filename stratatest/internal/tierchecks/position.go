@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // positionChecks are the promises of a [remote.Announcer] about positions.
@@ -54,7 +54,7 @@ func checkPositionIsStable(v *view) {
 	if again := v.position(); !same(again, p) {
 		v.Errorf("position changed although nothing was dropped")
 	}
-	for _, key := range buschecks.HostileKeys() {
+	for _, key := range checks.HostileKeys() {
 		if lane := v.lane(key); int(lane) >= len(p.Lanes) || lane != v.lane(key) {
 			v.Errorf("key %q is in lane %d of %d, then in %d", key, lane, len(p.Lanes), v.lane(key))
 		}
@@ -114,7 +114,7 @@ func checkPositionForAll(v *view) {
 			v.Errorf("asker %d got another position than asker 0", i)
 		}
 	}
-	for _, key := range buschecks.HostileKeys() {
+	for _, key := range checks.HostileKeys() {
 		if p.Lane(key) != q.Lane(key) {
 			v.Errorf("key %q is in lane %d for one program and %d for another", key, p.Lane(key), q.Lane(key))
 		}

@@ -2,7 +2,7 @@ package tierchecks
 
 import (
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // tagChecks are the promises of a [remote.Tagger].
@@ -96,7 +96,7 @@ func checkTagsLineUp(v *view) {
 	if known := v.tags(); len(known) != 0 {
 		v.Errorf("no tags are %+v", known)
 	}
-	tags := buschecks.HostileKeys()
+	tags := checks.HostileKeys()
 	seen := map[uint64]string{}
 	for _, tag := range tags {
 		v.dropTags(false, tag)

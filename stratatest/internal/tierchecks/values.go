@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
 
 // valueChecks are the promises about bytes, keys, lives and batches.
@@ -73,7 +73,7 @@ func checkPayloads(v *view) {
 // checkHostileKeys: keys are bytes, too. A key with a separator, a line end or a pattern must not
 // reach the entry of another.
 func checkHostileKeys(v *view) {
-	keys := buschecks.HostileKeys()
+	keys := checks.HostileKeys()
 	for i, key := range keys {
 		v.fill(key, fmt.Sprint(i))
 	}

@@ -12,16 +12,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/checks"
 )
-
-// Check is one promise of the implementation in a fixture.
-type Check[F any] struct {
-	// Name is the promise.
-	Name string
-	// Run fails t if the promise is not kept, and skips it if the
-	// implementation lacks the ability.
-	Run func(t testing.TB, f F)
-}
 
 // TierFixture is a tier under test.
 type TierFixture struct {
@@ -32,9 +24,9 @@ type TierFixture struct {
 }
 
 // TierChecks returns the promises of a tier.
-func TierChecks() []Check[TierFixture] {
+func TierChecks() []checks.Check[TierFixture] {
 	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), knownChecks(), spaceChecks(), tagChecks(), positionChecks())
-	return checks(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
+	return checksOf(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
 }
 
 // check is a promise about a view of the fixture.
@@ -45,11 +37,11 @@ type check[V any] struct {
 
 type tierCheck = check[*view]
 
-// checks turns promises about views into promises about fixtures.
-func checks[F, V any](all []check[V], view func(testing.TB, F) V) []Check[F] {
-	var made []Check[F]
+// checksOf turns promises about views into promises about fixtures.
+func checksOf[F, V any](all []check[V], view func(testing.TB, F) V) []checks.Check[F] {
+	var made []checks.Check[F]
 	for _, c := range all {
-		made = append(made, Check[F]{c.name, func(t testing.TB, f F) { c.run(view(t, f)) }})
+		made = append(made, checks.Check[F]{Name: c.name, Run: func(t testing.TB, f F) { c.run(view(t, f)) }})
 	}
 	return made
 }

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata/internal/cache/bytestore"
+	"github.com/strata-cache/strata/internal/cache/envelope"
 	"github.com/strata-cache/strata/internal/cache/expiry"
-	"github.com/strata-cache/strata/internal/cache/keyname"
 	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/internal/observe"
 )
@@ -68,7 +68,7 @@ func NewCoded[K comparable, V any](engine *l1.Cache[K, Held[V]], maxBytes int64,
 	if err != nil {
 		return nil, err
 	}
-	s := &Coded[K, V]{store: store, engine: engine, Codec: c, texts: keyname.IsString[K](), reports: reports}
+	s := &Coded[K, V]{store: store, engine: engine, Codec: c, texts: envelope.IsString[K](), reports: reports}
 	h := bytestore.Hooks{Ended: func(value []byte) bool {
 		dead := deadIn(value)
 		return dead != l1.Forever && engine.Now() >= dead

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
@@ -23,7 +22,7 @@ func TestCachesOfTwoServicesShareNothing(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T, s *lab.Shared) remote.Tier{
 		"announced": func(_ *testing.T, s *lab.Shared) remote.Tier { return s.Tier },
 		"items": func(t *testing.T, _ *lab.Shared) remote.Tier {
-			return castier.NewFleet(casmodel.New(t, 2))
+			return castier.NewFleet(lab.NewModel(t, 2))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
 	"github.com/strata-cache/strata/stratatest"
@@ -63,7 +63,7 @@ func (s *sim) makeTier() {
 		return
 	}
 	d := newDice(s.seed, 8000)
-	s.items = casmodel.New(s.t, 1+d.intn(3))
+	s.items = lab.NewModel(s.t, 1+d.intn(3))
 	s.items.LargeFrom = apart
 	s.o.overItems(d, s.shares == itemsAlone)
 	s.items.Plain = d.chance(300) // a store of two methods
@@ -96,7 +96,7 @@ func (s *sim) storeOf(v *simTierView) simStore {
 	case announced:
 		return s.tier
 	}
-	return castier.NewFleet(casmodel.Around(s.items, slowItems{v}.trip))
+	return castier.NewFleet(lab.Around(s.items, slowItems{v}.trip))
 }
 
 // witness returns a view of the tier that no instance uses, and that remembers nothing.
@@ -249,7 +249,7 @@ func (s *sim) sufferItems(d *dice) {
 // time. A call whose caller leaves may be carried out later.
 type slowItems struct{ t *simTierView }
 
-func (s slowItems) trip(ctx context.Context, _ int, c *casmodel.Call, arrive func(context.Context) error) error {
+func (s slowItems) trip(ctx context.Context, _ int, c *lab.ModelCall, arrive func(context.Context) error) error {
 	if s.t.s.faulty.Load() && !c.Clock {
 		if err := pause(ctx, 1+s.t.dice.delay()/8); err != nil {
 			if s.t.dice.chance(500) {

@@ -16,8 +16,8 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -141,7 +141,7 @@ type sim struct {
 	leftOut *atomic.Uint64
 	tier    *stratatest.Tier // if shares is announced, else nil
 	reigns  reigns           // if shares is primaries
-	items   *casmodel.Store  // else
+	items   *lab.Model       // else
 	bus     *stratatest.Bus
 	faulty  atomic.Bool
 	// settled says that faults have ended, and failed drops were tried again.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/envelope"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -466,7 +466,7 @@ func (t *simTier) decode(data []byte, flags envelope.Flags) (value string, state
 	if t.s.o.tagged {
 		clock, tags, payload, ok := envelope.CutTags(data)
 		drops, err := t.truth.Tags(context.Background(), tags)
-		if errors.Is(err, casmodel.ErrDead) {
+		if errors.Is(err, lab.ErrDead) {
 			return "", dropped // as no instance can be served it
 		}
 		if !ok || err != nil {

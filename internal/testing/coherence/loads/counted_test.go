@@ -16,8 +16,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
-	"github.com/strata-cache/strata/internal/testing/fakememcached"
-	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -98,16 +97,16 @@ func TestSilenceOfAServerIsATimeOut(t *testing.T) {
 			var close func() error
 			switch name {
 			case "redis":
-				s := fakeredis.New()
+				s := fakes.NewRedis()
 				defer s.Close()
-				s.SetGate(func(_ *fakeredis.Session, name string, _ [][]byte) bool { return !slices.Contains(greetings, name) })
+				s.SetGate(func(_ *fakes.RedisSession, name string, _ [][]byte) bool { return !slices.Contains(greetings, name) })
 				client, err := redis.New(redis.Options{DialContext: s.Dial})
 				lab.Must(t, err)
 				tier, close = redis.NewTier(client), client.Close
 			default:
-				s := fakememcached.New()
+				s := fakes.NewMemcached()
 				defer s.Close()
-				s.SetGate(func(_ *fakememcached.Session, c *meta.Command) bool { return len(c.Key) > 0 })
+				s.SetGate(func(_ *fakes.MemcachedSession, c *meta.Command) bool { return len(c.Key) > 0 })
 				client, err := memcached.New(memcached.Options{Servers: []string{"localhost:11211"}, DialContext: s.Dial})
 				lab.Must(t, err)
 				tier, close = memcached.NewTier(client), client.Close

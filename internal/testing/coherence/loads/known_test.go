@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
@@ -169,7 +168,7 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 	tiers := map[string]func(t *testing.T, s *lab.Shared) remote.Tier{
 		"": func(_ *testing.T, s *lab.Shared) remote.Tier { return s.Tier },
 		"over items ": func(t *testing.T, _ *lab.Shared) remote.Tier {
-			return castier.NewFleet(casmodel.New(t, 1))
+			return castier.NewFleet(lab.NewModel(t, 1))
 		},
 	}
 	for over, tier := range tiers {

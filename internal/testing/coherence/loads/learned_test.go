@@ -11,7 +11,6 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
-	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/remote/castier"
@@ -28,13 +27,13 @@ type learner struct {
 // learnerTiers are the tiers over which a learner is tested. It is read-only.
 var learnerTiers = map[string]func(t *testing.T) remote.Tier{
 	"redis":     func(*testing.T) remote.Tier { return lab.NewShared().Tier },
-	"memcached": func(t *testing.T) remote.Tier { return castier.NewFleet(casmodel.New(t, 1)) },
+	"memcached": func(t *testing.T) remote.Tier { return castier.NewFleet(lab.NewModel(t, 1)) },
 	"plain":     plainItems,
 }
 
 // plainItems is a tier over a store of two methods.
 func plainItems(t *testing.T) remote.Tier {
-	m := casmodel.New(t, 1)
+	m := lab.NewModel(t, 1)
 	m.Plain = true
 	return castier.NewFleet(m)
 }
