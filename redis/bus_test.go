@@ -208,12 +208,24 @@ func TestMessageThatCannotBeReadIsDeliveredWithoutAKind(t *testing.T) {
 		b := redis.NewBus(c)
 		e, other := listen(t, b, "n"), listen(t, b, "other")
 		e.hears("at first", "connected")
-		for _, text := range []string{"", "hello", "3 1 0 0 0.0 0.0 0 k", "2 99 0 0 0.0 0.0 0 k"} {
+		for _, text := range []string{"hello", "3 1 0 0 0.0 0.0 0 k", "2 99 0 0 0.0 0.0 0 k"} {
 			s.Publish(layout.Channel("n", 0), text)
 		}
 		drop(s, "n", "k")
-		e.hears("of another version, or damaged", "n:unreadable ", "n:unreadable ", "n:unreadable ", "n:unreadable ", "n:k")
+		e.hears("of another version, or damaged", "n:unreadable ", "n:unreadable ", "n:unreadable ", "n:k")
 		other.hears("the other cache", "connected")
+	})
+}
+
+// TestProbeOfATierIsNoMessage, though it publishes on the channel: each instance that starts probes.
+func TestProbeOfATierIsNoMessage(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		e := listen(t, redis.NewBus(c), "n")
+		e.hears("at first", "connected")
+		p, _ := remote.As[remote.Prober](redis.NewTier(c).Bind(remote.Space{Name: "n"}))
+		_, _ = p.Probe(t.Context()) // this server knows few of its commands
+		s.Publish(layout.Channel("n", 0), layout.Nothing)
+		e.hears("a probe")
 	})
 }
 

@@ -327,6 +327,10 @@ func (l *life) proved(fresh bool) {
 // received passes a message on. An unreadable message is passed on without a kind, for the
 // follower to count. Before Connected none is delivered.
 func (l *life) received(channel, text string) {
+	// Each instance that starts publishes it. Counted as unreadable, a deploy would look like a fault.
+	if text == layout.Nothing {
+		return
+	}
 	l.mu.Lock()
 	fls := l.followers[channel]
 	l.mu.Unlock()

@@ -21,6 +21,10 @@ import (
 // where 2 is the version of this form, and was and is are lane versions. The key
 // is last and ends with the message, so it may have any bytes.
 
+// Nothing is the text that a Tier publishes on the channel of a cache to learn whether it may.
+// It is no message, and followers pass it over.
+const Nothing = ""
+
 // head is the beginning of a message, up to the lane.
 func head(k remote.Kind, from string) string {
 	return "2 " + strconv.Itoa(int(k)) + " " + from + " "

@@ -309,7 +309,7 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		b.Add("INFO", "memory")
 		b.Add("CONFIG", "GET", "maxmemory*")
 		b.Add("CLUSTER", "INFO")
-		b.Add("PUBLISH", s.names.Channel, "") // which followers ignore
+		b.Add("PUBLISH", s.names.Channel, layout.Nothing)
 		if r, err = ask(&b); err != nil {
 			return err
 		}
