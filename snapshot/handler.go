@@ -125,7 +125,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	report, err := out.stream(p)
 	report.Bytes, report.Took = m.end()
 	report.log(h.logger, "snapshot is sent", "snapshot is sent in part", err)
-	_ = to.SetWriteDeadline(time.Time{})
+	// The server writes the last bytes after this function has returned, and ends the deadline then.
+	p.before()
 }
 
 // ask is the snapshot that a query asks for.

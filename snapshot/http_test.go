@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -414,4 +415,32 @@ func TestHandlerWithoutCachesPanics(t *testing.T) {
 		}
 	}()
 	snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone})
+}
+
+// TestPeerThatStopsReadingLosesItsConnection has peers that take different numbers of bytes of an answer: some
+// leave nothing but its last bytes, which the server writes when the handler has returned.
+func TestPeerThatStopsReadingLosesItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := alone(t, "users", 50)
+		l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		var states sync.Map // of connections
+		server := &http.Server{Handler: snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, c), ConnState: func(c net.Conn, s http.ConnState) { states.Store(c, s) }}
+		go func() { _ = server.Serve(l) }()
+		defer server.Close()
+		windows := map[net.Conn]int{}
+		for window := 100; window < 2500; window += 80 {
+			ours, theirs := netsim.Pair(window)
+			defer ours.Close()
+			l.conns <- theirs
+			windows[theirs] = window
+			_, err := io.WriteString(ours, "GET /debug/snapshot HTTP/1.1\r\nHost: instance\r\n\r\n")
+			must(t, err)
+		}
+		time.Sleep(5 * time.Minute) // in the bubble
+		for conn, window := range windows {
+			if s, _ := states.Load(conn); s == http.StateActive {
+				t.Errorf("a peer that has taken %d bytes keeps its connection", window)
+			}
+		}
+	})
 }
