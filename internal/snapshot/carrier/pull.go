@@ -70,6 +70,7 @@ func Pull(ctx context.Context, r Request) (*Answer, error) {
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(a.ctx, http.MethodGet, r.URL.String(), nil)
 	if err != nil {
+		a.cancel(nil)
 		return nil, wire.CleanError(err)
 	}
 	for name, values := range r.Header {
@@ -79,7 +80,9 @@ func Pull(ctx context.Context, r Request) (*Answer, error) {
 	// The first bytes have the same limit of time as the others.
 	a.guard(func() { answer, err = r.Client.Do(req) }) //nolint:bodyclose // Close closes it
 	if err != nil {
-		return nil, a.cause(err)
+		why := a.cause(err)
+		a.cancel(nil) // the context of the caller may live on for long
+		return nil, why
 	}
 	a.body = answer.Body
 	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); answer.StatusCode != http.StatusOK || kind != ContentType {
