@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // placeholder is the text that the key replaces.
@@ -37,6 +39,9 @@ func newTemplate(o Options) (*template, error) {
 	// The HTTP client ignores Host in a header and takes it from the request.
 	t.host = t.header.Get("Host")
 	t.header.Del("Host")
+	if host := strings.ReplaceAll(t.host, placeholder, "0"); host != "" && !sendable(host) {
+		return nil, errors.New("load: header: Host is no host that can be sent")
+	}
 	// A body has this type in the requests of curl. A name without values is a field that the user
 	// has removed.
 	kinds, named := t.header["Content-Type"]
@@ -74,7 +79,14 @@ func (t *template) setCredentials() {
 }
 
 func (t *template) hasPlaceholder() bool {
-	return len(t.keyed) > 0 || strings.Contains(t.url.Path+t.url.RawQuery+t.body, placeholder)
+	return len(t.keyed) > 0 || strings.Contains(t.host+t.url.Path+t.url.RawQuery+t.body, placeholder)
+}
+
+// sendable reports whether the HTTP client sends a host. In place of any other one it sends an empty
+// Host, without an error.
+func sendable(host string) bool {
+	ascii, err := httpguts.PunycodeHostPort(host)
+	return err == nil && httpguts.ValidHostHeader(ascii)
 }
 
 // withPlaceholder appends the placeholder to the first parameter name of a
@@ -107,7 +119,7 @@ func (t *template) request(ctx context.Context, i int) (*http.Request, error) {
 	// of which there may be many thousands a second.
 	u := *t.url
 	u.Path, u.RawPath, u.RawQuery = fill(u.Path), fill(u.RawPath), fill(u.RawQuery)
-	r.URL, r.Host = &u, t.host
+	r.URL, r.Host = &u, fill(t.host)
 	r.Header = t.header
 	// Requests share the header, which the client does not change. Only one with a placeholder is
 	// copied.

@@ -40,6 +40,9 @@ func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 		{"header", load.Options{URL: "/", Header: http.Header{"X-Key": {"k{i}"}, "Host": {"other"}}}, []seen{
 			{method: "GET", uri: "/", header: "k0", host: "other"}, {method: "GET", uri: "/", header: "k1", host: "other"},
 		}},
+		{"host", load.Options{URL: "/", Header: http.Header{"Host": {"shop{i}.example:8080"}}}, []seen{
+			{method: "GET", uri: "/", host: "shop0.example:8080"}, {method: "GET", uri: "/", host: "shop1.example:8080"},
+		}},
 		{"body", load.Options{URL: "/", Body: "a={i}"}, []seen{
 			{method: "POST", uri: "/", body: "a=0", kind: "application/x-www-form-urlencoded"},
 			{method: "POST", uri: "/", body: "a=1", kind: "application/x-www-form-urlencoded"},
@@ -149,6 +152,7 @@ func TestValidateNamesEveryBadOption(t *testing.T) {
 		{"placeholder in host", "url", func(o *load.Options) { o.URL = "http://h{i}/" }},
 		{"placeholder in port", "url", func(o *load.Options) { o.URL = "http://127.0.0.1:80{i}/" }},
 		{"method", "method", func(o *load.Options) { o.Method = "G T" }},
+		{"host that is not sent", "header: Host", func(o *load.Options) { o.Header = http.Header{"Host": {"shop example"}} }},
 		{"no concurrency", "concurrency", func(o *load.Options) { o.Concurrency = 0 }},
 		{"too much concurrency", "concurrency", func(o *load.Options) { o.Concurrency = load.MaxConcurrency + 1 }},
 		{"negative cardinality", "cardinality", func(o *load.Options) { o.Cardinality = -1 }},
