@@ -2,6 +2,7 @@ package snapshotcmd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
 
 // serve serves f, and ends the requests that still wait when the test is over.
@@ -45,6 +51,37 @@ func taken(t *testing.T, n int) string {
 		t.Fatal(err)
 	}
 	return whole
+}
+
+// gone is an output without a reader.
+type gone struct{}
+
+var errGone = errors.New("no reader")
+
+func (gone) Write([]byte) (int, error) { return 0, errGone }
+
+// TestLinesWithoutAReaderEndTheCommand has a source that goes on: "strata snapshot jsonl … | head" must not
+// read a long snapshot to its end.
+func TestLinesWithoutAReaderEndTheCommand(t *testing.T) {
+	whole := taken(t, 1000)
+	endless, end := io.Pipe()
+	defer end.Close()
+	var g snapshotcmd.Command
+	p, err := kong.New(&g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := p.Parse([]string{"jsonl", "-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	in := io.MultiReader(strings.NewReader(whole[:len(whole)-100]), endless)
+	err = parsed.Run(&snapshotcmd.Streams{Ctx: ctx, In: in, Out: gone{}, Err: io.Discard})
+	if !errors.Is(err, errGone) || ctx.Err() != nil {
+		t.Errorf("%v, and the context: %v", err, ctx.Err())
+	}
 }
 
 // The entries that came are in use, and the instance says how many.

@@ -98,7 +98,10 @@ func (e *escaping) Write(b []byte) (int, error) {
 		if n < 0 {
 			n = len(rest)
 		}
-		_, _ = e.to.Write(rest[:n]) // Flush returns the error
+		// Its error ends the command: a snapshot may be long, and its source slow.
+		if _, err := e.to.Write(rest[:n]); err != nil {
+			return 0, err
+		}
 		if rest = rest[n:]; len(rest) == 0 {
 			break
 		}
