@@ -57,8 +57,8 @@ func (l *liveLine) clear() {
 	l.dirty = false
 }
 
-// follower turns the states of a running load into lines. The answers of a line are those
-// since the line before. Its zero value is at the start of a load.
+// follower turns the states of a running load into lines. The answers of a line, and their latencies,
+// are those since the line before. Its zero value is at the start of a load.
 type follower struct {
 	// short leaves out all but the share of errors, for a line of a terminal.
 	short bool
@@ -73,7 +73,7 @@ const maxAnswers = 4
 
 // line is the text for a state.
 func (f *follower) line(p load.Progress) string {
-	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.Latency.P50), duration(p.Latency.P99))
+	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.Recent.P50), duration(p.Recent.P99))
 	if answers := f.answers(p); answers != "" {
 		text += "  " + answers
 	}

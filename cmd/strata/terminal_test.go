@@ -8,6 +8,20 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
+// TestLinesHaveTheLatenciesSinceTheLineBefore has a target that was quick for long, and is slow now.
+func TestLinesHaveTheLatenciesSinceTheLineBefore(t *testing.T) {
+	p := load.Progress{
+		Done: 100_010, Status: map[int]int64{200: 100_010},
+		Latency: load.Latencies{Count: 100_010, P50: time.Millisecond, P99: 2 * time.Millisecond},
+		Recent:  load.Latencies{Count: 10, P50: 3 * time.Second, P99: 4 * time.Second},
+	}
+	for _, f := range []*follower{{}, {short: true}} {
+		if got := f.line(p); !strings.Contains(got, "p50 3.00 s  p99 4.00 s") {
+			t.Errorf("the line is %q", got)
+		}
+	}
+}
+
 // TestLinesHaveTheAnswersSinceTheLineBefore, also when all of these are errors although
 // earlier ones were not.
 func TestLinesHaveTheAnswersSinceTheLineBefore(t *testing.T) {
