@@ -208,7 +208,8 @@ func spark(samples []api.Sample, now time.Time) []*float64 {
 	return points
 }
 
-// sampleOf returns the difference of the numbers of a cache.
+// sampleOf returns the difference of the numbers of a cache. A busy machine takes some samples late: the
+// numbers are those of a second, or of an interval, all the same.
 func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sample {
 	rate := func(before, after uint64) float64 { return round(float64(less(after, before)) / took.Seconds()) }
 	return api.Sample{
@@ -216,7 +217,7 @@ func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sam
 		Answers:     answersOf(from, to, took),
 		LoadP99:     between(&from.Loads.Latency, &to.Loads.Latency).Quantile(0.99),
 		EchoP99:     between(&from.BusEcho, &to.BusEcho).Quantile(0.99),
-		Saved:       max(0, to.Saved-from.Saved),
+		Saved:       time.Duration(float64(max(0, to.Saved-from.Saved)) * api.Interval.Seconds() / took.Seconds()),
 		Errors:      rate(from.Loads.Errors+from.Loads.Panics, to.Loads.Errors+to.Loads.Panics),
 		L2Errors:    rate(from.L2.Errors, to.L2.Errors),
 		Running:     to.Loads.Running,

@@ -124,6 +124,21 @@ func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
 	})
 }
 
+// TestLateSampleHasTheNumbersOfAnInterval has a program that was halted for some intervals.
+func TestLateSampleHasTheNumbersOfAnInterval(t *testing.T) {
+	from, to := strata.Stats{Saved: time.Hour}, strata.Stats{Saved: time.Hour + 30*time.Second}
+	to.L1.Hits, to.Loads.Errors = 300, 30
+	for intervals, want := range map[time.Duration]api.Sample{
+		1: {Saved: 30 * time.Second, Answers: api.Answers{L1: 150}, Errors: 15},
+		3: {Saved: 10 * time.Second, Answers: api.Answers{L1: 50}, Errors: 5},
+	} {
+		got := sampleOf(&from, &to, time.Now(), intervals*api.Interval)
+		if got.Saved != want.Saved || got.Answers.L1 != want.Answers.L1 || got.Errors != want.Errors {
+			t.Errorf("after %d intervals: %+v", intervals, got)
+		}
+	}
+}
+
 // TestForgottenPageTakesNoSamples has a page without a Close.
 func TestForgottenPageTakesNoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

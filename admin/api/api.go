@@ -235,7 +235,7 @@ type Sample struct {
 	// Answers are answers per second by source.
 	Answers Answers `json:"answers"`
 	// LoadP99 and EchoP99 are about loads and heartbeats that ended in the interval; 0 if there
-	// were none. Saved is the time saved in the interval.
+	// were none. Saved is the time saved in an Interval; a late sample has the mean of those that it covers.
 	LoadP99 time.Duration `json:"loadP99"`
 	EchoP99 time.Duration `json:"echoP99"`
 	Saved   time.Duration `json:"saved"`
