@@ -27,8 +27,8 @@ type Collector struct {
 //
 // Each cache is a label, so the caches of a registry must have different names. Register of
 // the registry returns an error for two caches of one name, for no cache, for a nil cache,
-// and for a name in another collector of the registry. A cache made later gets a collector
-// of its own.
+// and for a cache of the same name and service in another collector of the registry. A cache made
+// later gets a collector of its own.
 func NewCollector(caches ...Source) *Collector {
 	valid, err := metrics.Check("strataprom", "NewCollector", "label", caches)
 	c := &Collector{err: err}
