@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 	"github.com/strata-cache/strata/cmd/strata/top"
 )
@@ -114,7 +116,10 @@ func (t *topCommand) Run(e *environment) error {
 	if t.Every < 100*time.Millisecond {
 		return usageError{errors.New("--every must be 100ms or more")}
 	}
-	err := top.Run(e.ctx, top.Options{
+	// A table has its next line after a while: without a reader, nothing would end the command until then.
+	ctx, end := ending.WhileRead(e.ctx, e.stdout)
+	defer end()
+	err := top.Run(ctx, top.Options{
 		URL: t.URL, Once: t.Once, Plain: t.Plain || !isTerminal(e.stdout) || !isTerminal(e.stdin), Every: t.Every,
 		Colours: os.Getenv("NO_COLOR") == "", //nolint:misspell // its name
 		In:      e.stdin, Out: e.stdout, Err: e.stderr,
@@ -122,7 +127,7 @@ func (t *topCommand) Run(e *environment) error {
 	if _, ok := errors.AsType[top.URLError](err); ok {
 		return usageError{err}
 	}
-	return err
+	return cmp.Or(ending.Unread(ctx), err)
 }
 
 // description is the text of `strata --help` above the commands.

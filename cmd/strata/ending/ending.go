@@ -29,11 +29,23 @@ func Signalled() context.Context {
 	return ctx
 }
 
+// errUnread is the cause of the end of a context of WhileRead if a reader has gone.
+var errUnread = errors.New("the output has no reader any more")
+
 // OutputGone reports whether err comes from a write to a standard stream without a reader,
-// as in "strata version | true".
+// as in "strata version | true", or from Unread.
 func OutputGone(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
-	return ok && errors.Is(path, syscall.EPIPE) && (path.Path == os.Stdout.Name() || path.Path == os.Stderr.Name())
+	return errors.Is(err, errUnread) || ok && errors.Is(path, syscall.EPIPE) && (path.Path == os.Stdout.Name() || path.Path == os.Stderr.Name())
+}
+
+// Unread returns the error of a command that has ended with a context of WhileRead because a reader has
+// gone. It is nil if the context has not ended, or for another reason.
+func Unread(read context.Context) error {
+	if errors.Is(context.Cause(read), errUnread) {
+		return errUnread
+	}
+	return nil
 }
 
 // lookEvery is the time between two looks at the readers of the output.
@@ -49,13 +61,12 @@ func WhileRead(ctx context.Context, streams ...any) (read context.Context, end f
 			pipes = append(pipes, f)
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	if len(pipes) == 0 {
-		return ctx, cancel
+		return ctx, func() { cancel(nil) }
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		defer cancel()
 		t := time.NewTicker(lookEvery)
 		defer t.Stop()
 		for {
@@ -66,12 +77,13 @@ func WhileRead(ctx context.Context, streams ...any) (read context.Context, end f
 			}
 			for _, f := range pipes {
 				if hungUp(f) {
+					cancel(errUnread)
 					return
 				}
 			}
 		}
 	})
-	return ctx, func() { cancel(); looking.Wait() }
+	return ctx, func() { cancel(nil); looking.Wait() }
 }
 
 // isPipe reports whether a file is a pipe, or a socket, which some parents use in place of one.

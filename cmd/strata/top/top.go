@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -29,8 +30,14 @@ type Options struct {
 // URLError is the error of an Options.URL that cannot be the URL of a page.
 type URLError struct{ error }
 
+// outputError is the error of an output that does not take a table.
+type outputError struct{ error }
+
+// Unwrap returns the error of the output.
+func (o outputError) Unwrap() error { return o.error }
+
 // Run shows the caches of a page until ctx ends or a key ends it. Without Once it goes on if the
-// page does not answer.
+// page does not answer. It ends with the error of an output that takes no table.
 func Run(ctx context.Context, o Options) error {
 	c, err := newClient(o.URL)
 	if err != nil {
@@ -58,12 +65,14 @@ func printTable(ctx context.Context, c *client, o *Options) error {
 		if width == 0 {
 			width = 80
 		}
-		_, err = io.WriteString(o.Out, table(&overview, width, -1, false))
+		if _, err = io.WriteString(o.Out, table(&overview, width, -1, false)); err != nil {
+			err = outputError{err}
+		}
 	}
 	return err
 }
 
-// printTables prints the table again and again, and an error as a line.
+// printTables prints the table again and again, and an error of the page as a line.
 func printTables(ctx context.Context, c *client, o *Options) error {
 	pause := o.Every
 	if pause <= 0 {
@@ -72,7 +81,12 @@ func printTables(ctx context.Context, c *client, o *Options) error {
 	t := time.NewTicker(pause)
 	defer t.Stop()
 	for {
-		if err := printTable(ctx, c, o); err != nil && ctx.Err() == nil {
+		err := printTable(ctx, c, o)
+		// The page may answer again. An output without a reader, or on a full disk, stays as it is.
+		if _, ok := errors.AsType[outputError](err); ok {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
 			fmt.Fprintln(o.Err, "strata: "+clean(err.Error(), 500)+"; trying again")
 		}
 		select {
