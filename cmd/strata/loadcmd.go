@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/strata-cache/strata/cmd/strata/curl"
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/loadview"
 )
@@ -53,8 +56,8 @@ down change the rate, right and left the concurrency, with shift twofold; 0 remo
 rate, p pauses, and q ends the load. Requests that were due before a change keep their scheduled
 start, and those that were due before a pause are still sent; a pause does not extend the duration.
 
-With --plain, a line each second has the answers of that second by status code, and the share of
-errors: answers with status 400 and above, and requests without an answer.
+With --plain, a line each second has the latencies of that second, its answers by status code, and the
+share of errors: answers with status 400 and above, and requests without an answer.
 
 The target may be a command line of curl as browsers copy it for bash: in quotes, or its words at the
 end, behind the flags of strata load. Method, header and body are then those of the command; an option of
@@ -65,7 +68,20 @@ The exit status is 1 if every answer is an error, and 0 if some are, or if the l
 
 // Run runs the command.
 func (l *loadCommand) Run(e *environment) error {
-	o, err := l.options()
+	// Without a reader of the result, the rest of the load would be a burden for the target, and nothing
+	// else.
+	ctx, end := ending.WhileRead(e.ctx, e.stdout)
+	defer end()
+	err := l.run(&environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr})
+	return cmp.Or(ending.Unread(ctx), err)
+}
+
+// run is Run, of which the context ends with the reader of the output, too.
+func (l *loadCommand) run(e *environment) error {
+	o, err := l.options(e.ctx)
+	if err != nil && e.ctx.Err() != nil {
+		return nil // it has waited for a file
+	}
 	if err != nil {
 		return usageError{err}
 	}
@@ -124,7 +140,7 @@ func failure(r *load.Result) error {
 }
 
 // options converts the flags to load.Options.
-func (l *loadCommand) options() (load.Options, error) {
+func (l *loadCommand) options(ctx context.Context) (load.Options, error) {
 	o := load.Options{
 		Method:      l.Method,
 		URL:         l.URL,
@@ -137,11 +153,11 @@ func (l *loadCommand) options() (load.Options, error) {
 		Duration:    l.Duration,
 		Timeout:     l.Timeout,
 	}
-	set := l.request
+	set := func(o *load.Options) error { return l.request(ctx, o) }
 	if words, ok, err := l.pasted(); err != nil {
 		return o, err
 	} else if ok {
-		set = func(o *load.Options) error { return l.requestOfCurl(words, o) }
+		set = func(o *load.Options) error { return l.requestOfCurl(ctx, words, o) }
 	}
 	err := set(&o)
 	if !strings.Contains(o.URL, "://") {
@@ -151,7 +167,7 @@ func (l *loadCommand) options() (load.Options, error) {
 }
 
 // request sets the header and the body of the flags.
-func (l *loadCommand) request(o *load.Options) error {
+func (l *loadCommand) request(ctx context.Context, o *load.Options) error {
 	for _, line := range l.Header {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
@@ -163,7 +179,7 @@ func (l *loadCommand) request(o *load.Options) error {
 		o.Header.Add(name, value)
 	}
 	if file, ok := strings.CutPrefix(l.Data, "@"); ok {
-		body, err := readBody(file)
+		body, err := readFile(ctx, file, maxBody)
 		if err != nil {
 			return fmt.Errorf("--data: %w", err)
 		}
@@ -190,11 +206,11 @@ func (l *loadCommand) pasted() (words []string, ok bool, err error) {
 }
 
 // requestOfCurl sets the request of a command line of curl.
-func (l *loadCommand) requestOfCurl(words []string, o *load.Options) error {
+func (l *loadCommand) requestOfCurl(ctx context.Context, words []string, o *load.Options) error {
 	if l.Method != "" || len(l.Header) > 0 || l.Data != "" {
 		return errors.New("--method, --header and --data are those of the curl command")
 	}
-	r, err := curl.Parse(words, readBody)
+	r, err := curl.Parse(words, func(name string) (string, error) { return readFile(ctx, name, maxBody) })
 	if err != nil {
 		return err
 	}
@@ -244,21 +260,36 @@ func wantsValue(k *kong.Kong, flag string) bool {
 // maxBody bounds a body from a file, which each running request sends from memory.
 const maxBody = 16 << 20
 
-func readBody(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxBody+1))
-	if err != nil {
-		return "", err
+// readFile reads a file of at most so many bytes, until ctx ends: the file may be a pipe, of which the
+// opening waits for a writer, and no call of the operating system ends with a context.
+func readFile(ctx context.Context, name string, most int64) (text string, err error) {
+	done := make(chan struct{})
+	var b []byte
+	var failed error
+	go func() {
+		defer close(done)
+		b, failed = readAll(name, most+1)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return "", context.Cause(ctx) // the goroutine ends with the process
 	}
 	// One byte beyond the limit was read, to tell a file of this length from a longer one.
-	if len(b) > maxBody {
-		return "", fmt.Errorf("%s is larger than %s", name, bytes(maxBody))
+	if failed == nil && int64(len(b)) > most {
+		failed = fmt.Errorf("%s is larger than %s", name, bytes(most))
 	}
-	return string(b), nil
+	return string(b), failed
+}
+
+// readAll reads the first bytes of a file.
+func readAll(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // reach checks that the target accepts connections.

@@ -4,12 +4,16 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -184,5 +188,81 @@ func TestOutputWithoutAReaderIsAnErrorWithoutText(t *testing.T) {
 	exit, ok := errors.AsType[*exec.ExitError](c.Run())
 	if !ok || exit.ExitCode() != failed || text.String() != "" {
 		t.Errorf("%v, %q", exit, text.String())
+	}
+}
+
+// TestCommandWithoutAReaderEnds has commands that write little, or nothing before their end: a load would go on
+// for its whole duration.
+func TestCommandWithoutAReaderEnds(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"caches":[]}`)
+	}))
+	t.Cleanup(page.Close)
+	for name, args := range map[string][]string{
+		"load":         {"load", page.URL, "--plain", "--rate", "10", "--duration", "1h"},
+		"seldom top":   {"top", page.URL, "--plain", "--every", "1h"},
+		"frequent top": {"top", page.URL, "--plain", "--every", "100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := command(t)
+			c.Args = append(c.Args, args...)
+			reader, out, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			c.Stdout, c.Stderr = out, io.Writer(&text)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			out.Close()
+			reader.Close()
+			ended := make(chan error, 1)
+			go func() { ended <- c.Wait() }()
+			select {
+			case err := <-ended:
+				exit, ok := errors.AsType[*exec.ExitError](err)
+				if !ok || exit.ExitCode() != failed || strings.Contains(text.String(), "strata:") {
+					t.Errorf("%v, %q", err, text.String())
+				}
+			case <-time.After(30 * time.Second):
+				_ = c.Process.Kill()
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// TestPipeWithoutAWriterEndsWithTheCommand names a pipe in place of a file: its opening does not return.
+func TestPipeWithoutAWriterEndsWithTheCommand(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"load", "http://127.0.0.1:1/", "-d", "@" + pipe},
+		{"load", "curl", "http://127.0.0.1:1/", "-d", "@" + pipe},
+		{"demo", "--script", pipe},
+	} {
+		ctx, interrupt := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ended := make(chan int, 1)
+		go func() {
+			status, _, _ := call(ctx, args...)
+			ended <- status
+		}()
+		select {
+		case status := <-ended:
+			if status != succeeded {
+				t.Errorf("%s: status %d", args[0], status)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s goes on", args[0])
+		}
+		interrupt()
+		// Ends the goroutine that opens the pipe.
+		if w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			_ = w.Close()
+		}
 	}
 }

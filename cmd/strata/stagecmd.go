@@ -8,7 +8,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -63,7 +62,10 @@ func limitMemory(limit int64) (undo func()) {
 
 // runStage is `strata demo` with --ui or --script.
 func (d *demoCommand) runStage(e *environment) error {
-	o, script, err := d.stageOptions()
+	o, script, err := d.stageOptions(e.ctx)
+	if err != nil && e.ctx.Err() != nil {
+		return nil // it has waited for the script
+	}
 	if err != nil {
 		return usageError{err}
 	}
@@ -107,7 +109,7 @@ func (d *demoCommand) runStage(e *environment) error {
 const maxScriptBytes = 1 << 20
 
 // stageOptions checks the flags of the stage and reads its script.
-func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err error) {
+func (d *demoCommand) stageOptions(ctx context.Context) (o stage.Options, script stage.Script, err error) {
 	o = stage.Options{Origin: d.Origin, TTL: d.TTL, Latency: d.OriginLatency}
 	if d.TTL == hello.DefaultTTL { // no user waits three minutes for a stale greeting
 		o.TTL = stage.DefaultTTL
@@ -132,14 +134,9 @@ func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err 
 	if d.Stage.Script == "" {
 		return o, script, nil
 	}
-	f, err := os.Open(d.Stage.Script)
-	if err != nil {
-		return o, script, fmt.Errorf("--script: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxScriptBytes))
+	text, err := readFile(ctx, d.Stage.Script, maxScriptBytes)
 	if err == nil {
-		script, err = stage.ParseScript(text)
+		script, err = stage.ParseScript([]byte(text))
 	}
 	if err != nil {
 		err = fmt.Errorf("--script: %w", err)
