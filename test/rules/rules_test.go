@@ -41,6 +41,7 @@ var goroutines = map[string]string{ // read-only
 	"cmd/strata/hello/restart.go":         "warmByTransfer receives from the server before it returns",
 	"cmd/strata/snapshotcmd/source.go":    "a read of the standard input has no other end than that of the process",
 	"cmd/strata/demo.go":                  "demoCommand.serve receives from the server before it returns",
+	"cmd/strata/loadcmd.go":               "readFile: the opening of a pipe, like a read of it, has no other end than that of the process",
 }
 
 // Size limits. A file, function or package that outgrows its limit wants to be
