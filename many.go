@@ -189,8 +189,8 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	results, errs := make([]flight.Result[V], len(keys)), make([]error, len(keys))
 	var all sync.WaitGroup
 	m.call.skipRead = true
-	defer m.c.waiting.Leave()
 	room := m.c.waiting.Enter()
+	defer m.c.waiting.Leave(room)
 	for i, k := range keys {
 		m.c.countAsMiss(m.reads(k))
 		all.Go(func() { errs[i] = reloadInto(ctx, m.c, k, m.one, &m.call, room, &results[i]) })
@@ -266,7 +266,6 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	if m.call.refresh {
 		c.counts.refreshes.Add(uint64(len(keys)))
 	} else if !m.loadless {
-		defer c.waiting.Leave()
 		if !c.waiting.Enter() {
 			for _, k := range keys {
 				v, err := c.overloaded(m.ctx, k, &m.call)
@@ -274,6 +273,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 			}
 			return
 		}
+		defer c.waiting.Leave(true)
 	}
 	if !m.call.refresh {
 		keys = m.besideReloads(ctx, keys)

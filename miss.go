@@ -9,17 +9,16 @@ import (
 	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
-// miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
-// starts it, and waits under the caller's own context.
+// miss answers a GetOrLoad that L1 could not: it joins the key's flight, or starts it, and waits under the caller's own context.
 func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *call) (V, error) {
 	if load = c.loader(load, o); load == nil {
 		c.counts.turnedAway.Add(1)
 		return *new(V), ErrNoLoader
 	}
-	defer c.waiting.Leave()
 	if !c.waiting.Enter() {
 		return c.overloaded(ctx, key, o)
 	}
+	defer c.waiting.Leave(true)
 	var r flight.Result[V]
 	if err := c.fly(ctx, key, flight.Load, load, o, &r); err != nil {
 		return r.Value, err
@@ -48,8 +47,7 @@ func (c *Cache[K, V]) answer(key K, r *flight.Result[V]) (V, error) {
 	return c.own(r), nil
 }
 
-// fallback returns the entry that L1 has for when a load fails, or nil, and
-// until when it may be served.
+// fallback returns the entry that L1 has for when a load fails, or nil, and until when it may be served.
 func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 	e, _ = c.near.Values.Peek(key)
 	if e == nil {
@@ -145,7 +143,7 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 		*r = flight.Result[V]{}
 		return part, err
 	}
-	if err == nil && r.Err == nil && r.Found {
+	if err == nil && r.Err == nil && r.Found && (kind != flight.Reload || r.Instead == nil) {
 		c.informOf(o, r, part == flight.Joined)
 		if r.Note&noteRevalidate != 0 && part == flight.Led {
 			c.refresh(ctx, key, load, o)
@@ -176,8 +174,7 @@ func (c *core) countPart(part flight.Part) {
 	}
 }
 
-// flyUntilCurrent leads or joins a flight of key, and another one each time that
-// a flight which it has joined turns out to be outdated.
+// flyUntilCurrent leads or joins a flight of key, and another one each time that a joined flight turns out to be outdated.
 func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) (p flight.Part, err error) {
 	if kind == flight.Load && c.asks(o) && c.flights.Reloading(key) {
 		if p, ok, err := c.readBeside(ctx, key, o, r); ok {
@@ -199,9 +196,8 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 	}
 }
 
-// readBeside returns the value that L2 has of a key while a reload loads it: callers
-// that asked for a reload wait for it, others are served from the cache. ok is false
-// if L2 has no fresh value.
+// readBeside returns the value that L2 has of a key while a reload loads it: callers that asked for a reload wait for
+// it, others are served from the cache. ok is false if L2 has no fresh value.
 func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call, r *flight.Result[V]) (p flight.Part, ok bool, err error) {
 	l := c.leader(nil, &call{wants: wants{noMemory: o.noMemory}})
 	l.beside = true

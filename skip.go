@@ -9,9 +9,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// reload loads key although it may be cached, through a flight with a load that
-// begins after the call. Callers of normal reads are served from the cache
-// meanwhile, or join that flight.
+// reload loads key although it may be cached, through a flight with a load that begins after the call. Callers
+// of normal reads are served from the cache meanwhile, or join that flight.
 func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from *call) (v V, err error) {
 	o := *from
 	if load = c.loader(load, &o); load == nil {
@@ -19,9 +18,10 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from
 		return v, ErrNoLoader
 	}
 	o.skipRead = true
-	defer c.waiting.Leave()
+	room := c.waiting.Enter()
+	defer c.waiting.Leave(room)
 	var r flight.Result[V]
-	if err := reloadInto(ctx, c, key, load, &o, c.waiting.Enter(), &r); err != nil {
+	if err := reloadInto(ctx, c, key, load, &o, room, &r); err != nil {
 		return v, err
 	}
 	return c.answer(key, &r)
@@ -41,9 +41,8 @@ func reloadInto[K comparable, V any](ctx context.Context, c *Cache[K, V], key K,
 	return err
 }
 
-// prepareReload leaves the look-up in L2 to the question for the lease: the answer
-// brings the value that L2 holds. A reload that follows another load here lets other
-// instances ask first, which may have been waiting for the lease of that load.
+// prepareReload leaves the look-up in L2 to the question for the lease: the answer brings the value that L2 holds. A reload that
+// follows another load here lets other instances ask first, which may have been waiting for the lease of that load.
 func (r *read[K, V]) prepareReload() {
 	if !r.c.l2.HasTier() {
 		return
@@ -85,8 +84,7 @@ func (r *read[K, V]) startReload() {
 	r.suspect = suspect[K, V]{}
 }
 
-// useHeldBefore makes the value that L2 holds the candidate of a read that loads
-// in any case.
+// useHeldBefore makes the value that L2 holds the candidate of a read that loads in any case.
 func (r *read[K, V]) useHeldBefore(box *sealed, drops map[string]remote.Tag) {
 	if o := r.open(box, drops); o.state == stale || o.state == fresh {
 		r.useStale(o, &box.held)

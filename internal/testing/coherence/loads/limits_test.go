@@ -349,6 +349,34 @@ func TestCallersBeyondMaxWaitersGetAStaleValueIfThereIsOne(t *testing.T) {
 	})
 }
 
+// TestCallersThatAreTurnedAwayAreNoWaiters has a hook that takes its time to hear of the stale value for such a caller.
+func TestCallersThatAreTurnedAwayAreNoWaiters(t *testing.T) {
+	for name, turnedAway := range map[string]func(ctx context.Context, c *strata.Cache[string, int64]){
+		"alone": func(ctx context.Context, c *strata.Cache[string, int64]) { _, _ = c.GetOrLoad(ctx, "k", lab.PlainLoad) },
+		"in a batch": func(ctx context.Context, c *strata.Cache[string, int64]) {
+			_, _ = c.GetMany(ctx, []string{"k"}, lab.EachOf(lab.PlainLoad))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := expiredCache(t, limits(strata.Limits{MaxWaiters: 1}), func(o *strata.Options[string, int64]) {
+					o.Hooks = &strata.Hooks{Stale: func(strata.Event) { time.Sleep(30 * time.Millisecond) }}
+				})
+				o := &lab.Origin{Takes: time.Second}
+				go c.GetOrLoad(t.Context(), "k", o.Load)
+				time.Sleep(time.Second - 10*time.Millisecond)
+				go turnedAway(t.Context(), c)
+				time.Sleep(20 * time.Millisecond)
+				lab.MustGet(t, c, "other", o.Load) // no caller waits
+				if n := c.Stats().Overloaded; n != 1 {
+					t.Errorf("%d overloaded counted, want 1", n)
+				}
+				time.Sleep(time.Second) // until the hook has heard of it
+			})
+		})
+	}
+}
+
 // TestReadsWithoutALoaderAreNoWaiters: they wait for L2 alone, and have no error by which their caller
 // could learn that L2 was not asked.
 func TestReadsWithoutALoaderAreNoWaiters(t *testing.T) {

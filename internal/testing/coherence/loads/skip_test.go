@@ -105,6 +105,16 @@ func TestSkipReadThatFailsLeavesTheValueForFailures(t *testing.T) {
 	})
 }
 
+func TestSkipReadThatFailsTellsNothingOfAValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := expiredCache(t)
+		var i strata.Info
+		if _, err := c.GetOrLoad(t.Context(), "k", lab.DownLoad, strata.SkipRead(), strata.ReadInfo(&i)); !errors.Is(err, lab.ErrDown) || i != (strata.Info{}) {
+			t.Errorf("%v, and information about a value: %+v", err, i)
+		}
+	})
+}
+
 func TestSkipReadThatFindsNothingRemovesTheValueEverywhere(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		s := lab.NewShared()
@@ -487,6 +497,7 @@ func TestLoadsThatWaitForEachOtherThroughASkipReadAreRefused(t *testing.T) {
 			t.Errorf("got %d, %v after %v, refused: %t", v, err, time.Since(began), refused.Load())
 		}
 		synctest.Wait() // a refused key is not loaded later, either
+		wantSums(t, c)
 	})
 }
 
