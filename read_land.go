@@ -98,7 +98,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 			*removed, kept = c.near.Values.Offer(e, weight, r.outcome.ended)
 		}
 		if r.outcome.kept = kept; !kept {
-			c.flights.NotKept(r.f)
+			r.notKept()
 		}
 		c.near.Unremember(e)
 	}
@@ -109,8 +109,16 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 	return func() {
 		*removed = r.c.near.Forget(r.f.Key)
-		r.c.flights.NotKept(r.f)
+		r.notKept()
 	}
+}
+
+// notKept notes that L1 keeps nothing of the result. Its callers learn that it is not fresh here, unless L2 has it.
+func (r *read[K, V]) notKept() {
+	if o := &r.outcome; o.late || o.how == endLoad && !r.right.used {
+		o.res.Times.Fresh = 0
+	}
+	r.c.flights.NotKept(r.f)
 }
 
 // isAnswer reports whether err is the Loader's answer target. A panic is no

@@ -144,7 +144,8 @@ const (
 // flight, Do costs neither a goroutine nor a context.
 //
 // It returns, and leaves r alone, ErrClosed if the group is closed, ErrRecursive if the flight waits for
-// the load to which ctx belongs, and ctx.Err() if ctx ends first.
+// the load to which ctx belongs, and ctx.Err() if ctx ends first. A flight that its caller has registered
+// lands nevertheless: the part is Led.
 func (g *Group[K, V]) Do(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V], r *Result[V]) (p Part, err error) {
 	n := from(ctx)
 	f, p, err := g.register(caller{ctx, n}, key, kind, l)
@@ -167,7 +168,7 @@ func (g *Group[K, V]) Do(ctx context.Context, patience Patience, key K, kind Kin
 			if p == Led { // a reload in the queue: others may have joined it
 				g.refuse(f)
 				g.launch(caller{ctx, n}, f, l, false)
-				return None, err
+				return Led, err
 			}
 			g.leave(f)
 			return None, err
@@ -403,6 +404,9 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r *Result[V], insert func()) (stored
 	}
 	callers = f.joined
 	f.result = *r // also if it is deserted, for the caller that leads
+	if insert != nil && !stored {
+		f.result.Times.Fresh = 0 // something newer has come
+	}
 	f.result.Shared = callers > 1
 	f.wake(false)
 	s.mu.Unlock()

@@ -43,8 +43,8 @@ func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
 
 // Learn is Hold for a hold of which L2 has told, in its answer to a flight of key: the flights stay
 // joinable, because their loads are still to begin, or run into the message about the hold. If the
-// hold is news, Learn calls drop under the same lock, which must not wait or call back, and returns
-// true.
+// hold is news, the flights offer nothing that was read before, and Learn calls drop under the same
+// lock, which must not wait or call back, and returns true.
 func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
 	s := g.spot(key)
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
 		return false
 	}
 	for f := range s.running.of(key, s.hash) {
-		f.fenced = true
+		f.fenced, f.offered = true, nil // it may be older than the drop
 	}
 	g.watches.changed(key, true)
 	drop()

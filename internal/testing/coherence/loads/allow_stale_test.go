@@ -201,3 +201,43 @@ func TestEntryWithoutAnEndHasNoTTLInItsInfo(t *testing.T) {
 		}
 	})
 }
+
+func TestInfoOfAValueThatIsNotKeptHasNoTTL(t *testing.T) {
+	for name, drop := range map[string]func(ctx context.Context, c *strata.Cache[string, int64]) error{
+		"dropped during its load": func(ctx context.Context, c *strata.Cache[string, int64]) error { return c.Invalidate(ctx, "k") },
+		"put on hold during its load": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			return c.InvalidateHold(ctx, time.Minute, "k")
+		},
+		"dropped with everything": func(ctx context.Context, c *strata.Cache[string, int64]) error { return c.InvalidateAll(ctx) },
+		"dropped by a tag that it names": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			strata.Loading(ctx).SetTags("t")
+			return c.InvalidateTags(ctx, "t")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tiers(t, func(t *testing.T, c *strata.Cache[string, int64]) {
+				var i strata.Info
+				v, err := c.GetOrLoad(t.Context(), "k", func(ctx context.Context, _ string) (int64, error) {
+					_ = drop(ctx, c) // L2 may be dead
+					return 7, nil
+				}, strata.ReadInfo(&i))
+				if v != 7 || err != nil || i.Tier != "origin" || i.TTL != 0 {
+					t.Errorf("got %d, %v, %+v; want no TTL", v, err, i)
+				}
+				if c.Len() != 0 {
+					t.Error("the value is kept")
+				}
+			})
+		})
+	}
+}
+
+func TestInfoOfAValueLoadedDuringAHoldHasNoTTL(t *testing.T) {
+	tiers(t, func(t *testing.T, c *strata.Cache[string, int64]) {
+		_ = c.InvalidateHold(t.Context(), time.Minute, "k") // L2 may be dead
+		var i strata.Info
+		if v, err := c.GetOrLoad(t.Context(), "k", lab.PlainLoad, strata.ReadInfo(&i)); v != 1 || err != nil || i.TTL != 0 {
+			t.Errorf("got %d, %v, %+v; want no TTL", v, err, i)
+		}
+	})
+}

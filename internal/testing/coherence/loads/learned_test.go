@@ -3,6 +3,7 @@ package loads_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -190,6 +191,39 @@ func TestStaleValueIsNotServedAfterAHoldThatL2HasToldOf(t *testing.T) {
 			t.Errorf("got %d, which is older than a hold of which L2 has told", v)
 		}
 	}, func(o *strata.Options[string, int64]) { o.TTL = 10 * time.Second })
+}
+
+// TestStaleValueIsNotOfferedAfterAHoldThatL2HasToldOf has a value of L1 that a load offers to its callers before L2 tells
+// it of the hold.
+func TestStaleValueIsNotOfferedAfterAHoldThatL2HasToldOf(t *testing.T) {
+	o := &lab.Origin{Takes: time.Second}
+	o.Value.Store(2)
+	for name, read := range map[string]func(t *testing.T, l *learner) int64{
+		"alone": func(t *testing.T, l *learner) int64 { return lab.MustGet(t, l.Cache, "k", o.Load) },
+		"in a batch": func(t *testing.T, l *learner) int64 {
+			found, err := l.GetMany(t.Context(), []string{"k"}, lab.EachOf(o.Load))
+			lab.Must(t, err)
+			return found["k"]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			learners(t, func(t *testing.T, l *learner) {
+				lab.Must(t, l.Set(t.Context(), "k", 1))
+				lab.Must(t, l.other.InvalidateHold(t.Context(), time.Hour, "k"))
+				time.Sleep(15 * time.Second) // in a bubble
+				var callers sync.WaitGroup
+				for range 2 {
+					callers.Go(func() {
+						if v := read(t, l); v != 2 {
+							t.Errorf("got %d, which is older than a hold of which L2 has told", v)
+						}
+					})
+					time.Sleep(50 * time.Millisecond) // in a bubble
+				}
+				callers.Wait()
+			}, softly, func(o *strata.Options[string, int64]) { o.TTL = 10 * time.Second })
+		})
+	}
 }
 
 // refreshing makes a read start a refresh at half of the TTL.
