@@ -77,7 +77,9 @@ func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry
 		window = c.tuned.stale().window() // the Expire of its key has left it no more
 		unbounded = unbounded && h.Left > window
 	}
-	age, expired = max(0, window-h.Left, -h.Fresh), h.Soft || byTag
+	if age, expired = max(0, -h.Fresh), h.Soft || byTag; window < maxRemoteLife/2 { // else L2 has cut it short
+		age = max(age, window-h.Left)
+	}
 	var since int64
 	var known bool
 	switch {

@@ -8,6 +8,7 @@
 package limit
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +80,7 @@ func (b *Breaker) Allow(now int64) (ok, probe bool) {
 	}
 	b.state.Store(isHalfOpen)
 	// If the probe never reports, the next call after this time is one.
-	b.until = now + b.open
+	b.until = b.opened(now)
 	return true, true
 }
 
@@ -113,10 +114,18 @@ func (b *Breaker) Report(now int64, probe, failed bool) (changed bool) {
 		return false
 	case state >= 0, state == isHalfOpen && probe:
 		b.state.Store(isOpen)
-		b.until = now + b.open
+		b.until = b.opened(now)
 		return state >= 0
 	}
 	return false
+}
+
+// opened returns the end of an open time that begins now.
+func (b *Breaker) opened(now int64) (until int64) {
+	if now > math.MaxInt64-b.open {
+		return math.MaxInt64
+	}
+	return now + b.open
 }
 
 // Calm reports whether the breaker is closed and the last reported call was a

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -197,5 +198,15 @@ func TestBreakerIsCalmOnlyWhenNothingHasFailed(t *testing.T) {
 	b.Allow(500)
 	if b.Calm() {
 		t.Error("a half open breaker is calm")
+	}
+}
+
+func TestBreakerThatStaysOpenWithoutEndLetsNothingThrough(t *testing.T) {
+	b := limit.NewBreaker(1, math.MaxInt64)
+	b.Report(5, false, true)
+	for now := range int64(3) {
+		if ok, _ := b.Allow(10 + now); ok {
+			t.Error("a call is let through")
+		}
 	}
 }

@@ -55,7 +55,9 @@ func (l *Deadlines) Watch(long time.Duration, f func(now, begun int64)) {
 }
 
 // end returns the end of b.
-func (l *Deadlines) end(b *Bound) time.Time { return l.start.Add(time.Duration(b.begun) + l.after) }
+func (l *Deadlines) end(b *Bound) time.Time {
+	return l.start.Add(time.Duration(b.begun)).Add(l.after) // their sum may overflow
+}
 
 // add adds b, which is outside, and began a moment ago.
 func (l *Deadlines) add(b *Bound) {

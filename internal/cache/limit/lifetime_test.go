@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -203,6 +204,22 @@ func TestDeadlinesEndEachBoundAtItsTime(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Second)
+		}
+	})
+}
+
+func TestTimeOfCenturiesIsNotOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := lifetime.NewDeadlines(math.MaxInt64, errCause, clock)
+		defer d.Close()
+		var b lifetime.Bound
+		var w cut
+		b.Begin(newScope(t.Context()), &w, d, clock())
+		defer b.End()
+		b.Done()
+		synctest.Wait()
+		if end, ok := b.Deadline(); !ok || time.Until(end) < 100*365*24*time.Hour || b.Err() != nil || !b.InTime() || w.times.Load() != 0 {
+			t.Errorf("ends at %v, %v; cut short %d times", end, b.Err(), w.times.Load())
 		}
 	})
 }

@@ -215,9 +215,7 @@ func (s *Store[K, V]) Aged(key K, e *Entry[K, V]) *Entry[K, V] {
 		var since int64
 		if v, next, since = s.Ledger.Judge(stamp, func() uint16 { return s.Lane(key) }); v == ledger.Stale {
 			e = s.Relived(e, next)
-			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
-			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, max(s.windows(e)))))
-			e.Value.SetSoon(soon, e.Dead)
+			s.expireWithAll(e, since)
 		}
 	}
 	if t := RecordOf(e).Traits; t != nil && v <= ledger.Stale {
@@ -230,6 +228,20 @@ func (s *Store[K, V]) Aged(key K, e *Entry[K, V]) *Entry[K, V] {
 		s.Values.Swap(old, e)
 	}
 	return e
+}
+
+// expireWithAll ends the TTL of e, a copy on its way into L1, at the time of an expiry of everything. An entry that a caller
+// has expired by its key or a tag before is stale since then.
+func (s *Store[K, V]) expireWithAll(e *Entry[K, V], since int64) {
+	dead := min(e.Dead, l1.After(since, max(s.windows(e))))
+	if e.Value.Expired() {
+		e.Value.Expire(e.Value.StaleSince(e.Dead), dead)
+		e.Dead = dead
+		return
+	}
+	fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
+	e.Dead = e.Value.End(fresh, dead)
+	e.Value.SetSoon(soon, e.Dead)
 }
 
 // RefreshSoon sets when a read of e is to start a refresh: after a share of

@@ -1,11 +1,14 @@
 package local
 
 import (
+	"errors"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -94,5 +97,36 @@ func TestExpiryThatIsOvertakenLeavesNoOlderValueFresh(t *testing.T) {
 				t.Errorf("%q is fresh", s.fresh())
 			}
 		})
+	}
+}
+
+// TestExpiryOfEverythingLeavesTheTimeOfAnEarlierOne expires a key, then everything. Then windows are shorter.
+func TestExpiryOfEverythingLeavesTheTimeOfAnEarlierOne(t *testing.T) {
+	for name, encoded := range map[string]bool{"values": false, "encoded": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newRival(t, encoded)
+			s.Ledger = new(ledger.Ledger)
+			s.put(t, "old", 7, 0)
+			since := s.Values.Now()
+			s.Expire("k", since)
+			s.Ledger.Expire(s.Values.Now())
+			e, _ := s.Values.Peek("k")
+			e = s.Aged("k", e)
+			s.Windows = func(*expiry.Own) (revalidate, onError time.Duration) { return time.Second, time.Second }
+			if until := time.Duration(s.OnErrorUntil(e) - since); !e.Value.Expired() || until > 1001*time.Millisecond {
+				t.Errorf("the value is served for %v after its expiry, %+v", until, e.Value)
+			}
+		})
+	}
+}
+
+func TestFailureThatIsRememberedForCenturiesIsNotForgotten(t *testing.T) {
+	s := newRival(t, false)
+	s.ErrorTTL = math.MaxInt64
+	for range 3 {
+		s.Failed("k", errors.New("down"), nil, 0, true)
+		if s.Throttled("k") == nil {
+			t.Errorf("the failure is forgotten, after %d in a row", s.Failures("k"))
+		}
 	}
 }

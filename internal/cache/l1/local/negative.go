@@ -30,6 +30,8 @@ const (
 	negativeShare = 10
 	// maxBackoff is how many times ErrorTTL a failure is remembered at most.
 	maxBackoff = 10
+	// longestFailure caps ErrorTTL, so that sums of many times this do not overflow.
+	longestFailure = 365 * 24 * time.Hour
 	// whenUnbounded is the most entries that count for a bound of L1 by weight.
 	whenUnbounded = 10_000
 )
@@ -81,7 +83,7 @@ func (s *Store[K, V]) Throttled(key K) error {
 // be old; but without it the failure replaces no later answer. Failed is called under the lock of
 // the key's flights.
 func (s *Store[K, V]) Failed(key K, err error, own *expiry.Own, begun int64, right bool) {
-	base := s.ErrorTTL
+	base := min(s.ErrorTTL, longestFailure)
 	if base == 0 || !right && s.answeredSince(key, begun) {
 		return
 	}

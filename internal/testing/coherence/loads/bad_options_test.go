@@ -2,6 +2,7 @@ package loads_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -105,6 +106,50 @@ func TestLivesAreClampedAndDoNotOverflow(t *testing.T) {
 					t.Errorf("%s: %v: %d loads in 20m, want 1", name, ttl, n)
 				}
 			}
+		})
+	}
+}
+
+// TestLimitsAreClampedAndDoNotOverflow has limits of three centuries.
+func TestLimitsAreClampedAndDoNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.ErrorTTL, o.Limits.HardTimeout, o.Limits.SoftTimeout, o.Limits.MaxLoads = math.MaxInt64, math.MaxInt64, math.MaxInt64, 1
+		})
+		time.Sleep(time.Second) // in a bubble
+		o := &lab.Origin{Takes: time.Hour}
+		lab.MustGet(t, c, "k", o.Load)
+		for range 3 {
+			_, _ = c.GetOrLoad(t.Context(), "failed", lab.DownLoad, strata.SkipRead())
+		}
+		time.Sleep(time.Hour) // in a bubble
+		if _, err := c.GetOrLoad(t.Context(), "failed", lab.Never(t)); !errors.Is(err, lab.ErrDown) {
+			t.Errorf("%v, want the failure that is remembered", err)
+		}
+	})
+}
+
+// TestStaleWindowWithoutAnEndHoldsForValuesOfL2 reads half a minute after the TTL.
+func TestStaleWindowWithoutAnEndHoldsForValuesOfL2(t *testing.T) {
+	endless := strata.Stale{OnError: math.MaxInt64}
+	for name, of := range map[string]strata.CallOption{"of all values": {}, "of one value": strata.WithStale(endless)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				windows := lab.Windows(time.Minute, time.Hour)
+				if name == "of all values" {
+					windows = lab.Windows(time.Minute, endless.OnError)
+				}
+				lab.Must(t, lab.Instance(t, s, windows).Set(t.Context(), "k", 1, of))
+				time.Sleep(90 * time.Second) // in a bubble
+				c, o, begun := lab.Instance(t, s, windows), &lab.Origin{Takes: time.Second}, time.Now()
+				var info strata.Info
+				v, err := c.GetOrLoad(t.Context(), "k", o.Load, strata.ReadInfo(&info))
+				if took := time.Since(begun); v != 1 || err != nil || took != 0 || info.Age != 90*time.Second {
+					t.Errorf("got %d, %v, %+v after %v; want the stale value at once, and its age", v, err, info, took)
+				}
+				synctest.Wait()
+			})
 		})
 	}
 }

@@ -255,6 +255,15 @@ func TestShorterWindowsHoldForValuesThatWereExpired(t *testing.T) {
 			time.Sleep(5 * time.Second) // in a bubble
 			return c
 		},
+		"L1, expired with everything later": func(t *testing.T) *strata.Cache[string, int64] {
+			c := lab.NewCache(t, lab.Windows(-1, time.Hour), lab.Forever)
+			lab.Must(t, c.Set(t.Context(), "k", 1))
+			lab.Must(t, c.Expire(t.Context(), "k"))
+			lab.Must(t, c.ExpireAll(t.Context()))
+			time.Sleep(5 * time.Second) // in a bubble
+			lab.MustGet(t, c, "k", lab.DownLoad)
+			return c
+		},
 		// L2 does not say when it was expired.
 		"L2": func(t *testing.T) *strata.Cache[string, int64] {
 			s := lab.NewShared()
