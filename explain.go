@@ -102,12 +102,12 @@ func (c *Cache[K, V]) explain(ctx context.Context, key K) (k explain.Key) {
 	k.LeftAlone, k.StoringStopped = c.l2.HasTier() && k.Name != "" && c.l2.LeavesAlone(k.Name), c.l2.StoringStopped()
 	k.L1.Used = !c.passesMemory(&call{})
 	explain.Memory(&c.near, key, c.lasts, &k.L1)
-	k.Degraded, k.Hold = c.degraded(), c.flights.HoldLeft(key)
+	k.Degraded, k.Hold, k.Reloading = c.degraded(), c.flights.HoldLeft(key), c.flights.Reloading(key)
 	k.Waiters, k.Loading = c.flights.Running(key)
 	if e, now := c.near.Negatives.Peek(key); e != nil && !e.Value.NotFound {
 		k.Failures, k.Err, k.RetryIn = int(e.Value.Failures), e.Value.Err, max(0, local.Until(e.Value.Fresh, now))
 	}
-	k.Closed, k.Off = c.closed.Load(), c.tuned.off.Load()
+	k.Closed, k.Off, k.Refused = c.closed.Load(), c.tuned.off.Load(), c.checkKey(key)
 	return k
 }
 

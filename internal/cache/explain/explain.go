@@ -15,9 +15,9 @@ type Key struct {
 	// Name is the name of the key in L2, or empty.
 	Name   string
 	L1, L2 Place
-	// Loading says that a load of the key runs, Waiters is the number of callers that wait for it.
-	Loading bool
-	Waiters int
+	// Refused is the reason why every read of the key fails.
+	Refused error
+	Running
 	// Pending: a drop of the key is not confirmed. LeftAlone: L2 is not asked for the key.
 	// StoringStopped: L2 gets no stores for the key.
 	Pending, LeftAlone, StoringStopped bool
@@ -27,6 +27,13 @@ type Key struct {
 	Failures int
 	RetryIn  time.Duration
 	Err      error
+}
+
+// Running is about the load of a key. Loading says that one runs, Reloading that it is one of a SkipRead, Waiters is
+// the number of callers that wait for it.
+type Running struct {
+	Loading, Reloading bool
+	Waiters            int
 }
 
 // Place is the entry of one tier, and its use.

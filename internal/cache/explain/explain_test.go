@@ -44,7 +44,28 @@ func TestVerdictsComeInTheOrderOfARead(t *testing.T) {
 		{func() { k.Off = true }, "The read joins the load that is running, for which 3 callers wait."},
 		{func() { k.Loading = false }, "The read fails with the error of the last load, for another 1s."},
 		{func() { k.RetryIn = 0 }, "The Loader runs: the cache is turned off on this instance."},
+		{func() { k.Refused = errors.New("no key") }, "The read fails: no key."},
 		{func() { k.Closed = true }, "The cache is closed."},
+	} {
+		if step.add(); k.Verdict() != step.want {
+			t.Errorf("step %d: %s", i, k.Verdict())
+		}
+	}
+}
+
+func TestVerdictBesideASkipReadIsTheAnswerOfL2(t *testing.T) {
+	k := explain.Key{Name: "n", Running: explain.Running{Loading: true, Reloading: true, Waiters: 1}}
+	joins := "The read joins the load that is running, for which 1 callers wait."
+	for i, step := range []struct {
+		add  func()
+		want string
+	}{
+		{func() {}, joins},
+		{func() { k.L2 = fresh(-1); k.L2.Served = true }, joins},
+		{func() { k.L2 = fresh(time.Minute) }, "L2 answers: its value is fresh for another 1m0s."},
+		{func() { k.L2.Present, k.L2.NotFound = false, true }, "L2 answers that the origin does not have the key for another 1m0s."},
+		{func() { k.Pending = true }, joins},
+		{func() { k.Pending, k.Reloading = false, false }, joins},
 	} {
 		if step.add(); k.Verdict() != step.want {
 			t.Errorf("step %d: %s", i, k.Verdict())

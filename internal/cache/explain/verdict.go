@@ -14,6 +14,8 @@ func (k *Key) Verdict() string {
 	switch {
 	case k.Closed:
 		return "The cache is closed."
+	case k.Refused != nil:
+		return fmt.Sprintf("The read fails: %v.", k.Refused)
 	case k.Off:
 		return k.whileOff()
 	case k.L1.NotFound:
@@ -24,7 +26,7 @@ func (k *Key) Verdict() string {
 		return "L1 answers with a stale value, which is refreshed in the background."
 	case k.L1.Fallback && k.RetryIn > 0:
 		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", observe.RoundDuration(k.RetryIn))
-	case k.Loading:
+	case k.Loading && !k.besideReload():
 		return k.joins()
 	}
 	// L1 does not answer: the read goes on to L2, and from there to the origin.
@@ -53,6 +55,18 @@ func (k *Key) whileOff() string {
 
 func (k *Key) joins() string {
 	return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", k.Waiters)
+}
+
+// besideReload reports whether L2 answers a read although a SkipRead loads the key: with a fresh value, or with
+// the answer that there is none. A read that L2 could answer with a stale value joins the load.
+func (k *Key) besideReload() bool {
+	if !k.Reloading || k.Name == "" {
+		return false
+	}
+	beside := *k
+	beside.L2.Served = false
+	_, answers := beside.ofTier()
+	return answers
 }
 
 func (k *Key) throttled() string {

@@ -152,6 +152,24 @@ func TestVerdictDuringALoadPredictsTheNextRead(t *testing.T) {
 			go p.a.GetOrLoad(p.t.Context(), "k", slow.Load)
 			synctest.Wait()
 		}, "The Loader runs, unless another instance is loading the key.", false, nil, nil},
+		"a SkipRead": {func(p *explained) {
+			go p.b.GetOrLoad(p.t.Context(), "k", slow.Load, strata.SkipRead())
+			synctest.Wait()
+		}, "The read joins the load that is running, for which 1 callers wait.", false, nil, nil},
+		"a SkipRead of a value in L2": {func(p *explained) {
+			p.set(p.a)
+			synctest.Wait() // its message would fence the SkipRead
+			go p.b.GetOrLoad(p.t.Context(), "k", slow.Load, strata.SkipRead())
+			synctest.Wait()
+		}, "L2 answers: its value is fresh for another 1m0s.", false, nil, func(r strata.Report) bool {
+			return r.Loading && r.Waiters == 1
+		}},
+		"a SkipRead of a stale value in L2": {func(p *explained) {
+			p.set(p.a)
+			p.sleep(61 * time.Second)
+			go p.b.GetOrLoad(p.t.Context(), "k", slow.Load, strata.SkipRead())
+			synctest.Wait()
+		}, "The read joins the load that is running, for which 1 callers wait.", false, nil, nil},
 		"off": {func(p *explained) {
 			p.set(p.b)
 			off(p)

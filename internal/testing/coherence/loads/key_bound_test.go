@@ -192,3 +192,18 @@ func TestCallWithOneLongNameDoesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestVerdictOnAKeyThatIsTooLong(t *testing.T) {
+	tiers(t, func(t *testing.T, c *strata.Cache[string, int64]) {
+		long := strings.Repeat("k", 9<<10)
+		for _, off := range []bool{false, true} {
+			lab.Tune(t, c, strata.Tuning{Off: &off})
+			if v := c.Explain(t.Context(), long).Verdict; !strings.HasPrefix(v, "The read fails: ") {
+				t.Errorf("off: %t: Explain says %q", off, v)
+			}
+			if _, err := c.GetOrLoad(t.Context(), long, lab.Never(t)); !errors.Is(err, strata.ErrKeyTooLong) {
+				t.Error(err)
+			}
+		}
+	})
+}
