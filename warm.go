@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -13,7 +14,7 @@ import (
 
 var (
 	errWarmAlone   = errors.New("strata: warm: the cache has no Tier to read from; WarmOptions.Load loads keys")
-	errWarmOff     = errors.New("strata: warm: Memory.Off leaves no place for entries")
+	errWarmOff     = errors.New("strata: warm: the cache has Memory.Off, or is turned off")
 	errWarmRefused = errors.New("strata: warm: L2 does not answer")
 	errWarmFailed  = errors.New("strata: warm: no load succeeds")
 )
@@ -53,7 +54,7 @@ type Warmed struct {
 //
 // It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
 // error if in three batches in a row L2 does not answer, or all loads fail, if the cache has
-// Memory.Off, no Tier or no loader, or is closed. The keys so far stay warm.
+// Memory.Off, no Tier or no loader, is turned off by Tune, or is closed. The keys so far stay warm.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
 	var progress func(transfer.Warmed)
 	if o.Progress != nil {
@@ -65,33 +66,28 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 
 // warm is Warm, but for the type of its result.
 func (c *Cache[K, V]) warm(ctx context.Context, keys iter.Seq[K], o WarmOptions, progress func(transfer.Warmed)) (so transfer.Warmed, err error) {
-	switch err := c.warmable(ctx); {
+	w := warming[K, V]{Store: &c.near, c: c, load: c.manyLoader(nil), loads: o.Load}
+	switch err := w.Err(ctx); {
 	case err != nil:
 		return so, err
 	case o.PerSecond < 0:
 		return so, errors.New("strata: warm: PerSecond is negative")
-	case c.passesMemory(&call{}):
-		return so, errWarmOff
 	case !o.Load && !c.l2.HasTier():
 		return so, errWarmAlone
 	}
-	w := warming[K, V]{Store: &c.near, c: c, load: c.manyLoader(nil), loads: o.Load}
 	if o.Load && w.load == nil {
 		return so, ErrNoLoader
 	}
 	// Entries from before the bus of a new instance connects become suspect when it
 	// connects.
-	if err := c.link.Join(ctx); err != nil {
-		return so, err
-	}
-	if err := c.warmable(ctx); err != nil {
+	if err := cmp.Or(c.link.Join(ctx), w.Err(ctx)); err != nil { // in this order
 		return so, err
 	}
 	run := transfer.Warming[K]{Cache: &w, PerSecond: o.PerSecond, Progress: progress}
 	return run.Run(ctx, keys)
 }
 
-// warmable returns the reason why no key can be warmed.
+// warmable returns the reason why no key can be warmed: the cache is closed, or ctx has ended.
 func (c *core) warmable(ctx context.Context) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -107,8 +103,14 @@ type warming[K comparable, V any] struct {
 	loads bool // keys that L2 does not have
 }
 
-func (w *warming[K, V]) Err(ctx context.Context) error { return w.c.warmable(ctx) }
-func (w *warming[K, V]) Usable(key K) bool             { return w.c.checkKey(key) == nil }
+func (w *warming[K, V]) Err(ctx context.Context) error {
+	if err := w.c.warmable(ctx); err != nil || !w.c.passesMemory(&call{}) {
+		return err
+	}
+	return errWarmOff
+}
+
+func (w *warming[K, V]) Usable(key K) bool { return w.c.checkKey(key) == nil }
 
 // LookUp gets keys from L2 into L1, or loads them.
 func (w *warming[K, V]) LookUp(ctx context.Context, keys []K, so *transfer.Warmed) error {

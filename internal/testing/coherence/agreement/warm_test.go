@@ -207,3 +207,27 @@ func TestWarmEndsWhenNoLoadSucceeds(t *testing.T) {
 		}
 	})
 }
+
+func TestWarmEndsWhenTheCacheIsTurnedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		other := lab.Instance[string, int64](t, s)
+		tier, asked := lab.CountCalls(s.Tier)
+		var loads atomic.Int64
+		c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = tier
+			o.Loader = func(context.Context, string) (int64, error) { return loads.Add(1), nil }
+		})
+		off := strata.Tuning{Off: new(true)}
+		w, err := c.Warm(t.Context(), slices.Values(numbered(2000)), strata.WarmOptions{Load: true, Progress: func(strata.Warmed) { lab.Tune(t, c, off) }})
+		if err == nil || w.Keys != 500 || loads.Load() != 500 || asked("Get") != 2 {
+			t.Errorf("%+v, %v, %d loads and %d questions to L2; want none after the first batch", w, err, loads.Load(), asked("Get"))
+		}
+		if v, ok := other.Get(t.Context(), "600"); ok {
+			t.Errorf("L2 got %d from an instance that is turned off", v)
+		}
+		if _, err := c.Warm(t.Context(), slices.Values(numbered(1)), strata.WarmOptions{Load: true}); err == nil {
+			t.Error("a cache that is turned off is warmed")
+		}
+	})
+}
