@@ -45,6 +45,7 @@ func (g *reads[K, V]) store() {
 	var stores []toStore[K, V]
 	var s toStore[K, V]
 	for _, r := range open {
+		r.right.noStore = r.right.noStore || g.c.tuned.off.Load() // turned off during the load
 		r.label()
 		if r.keep(&s) {
 			stores = append(stores, s)

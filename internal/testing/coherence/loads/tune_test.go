@@ -157,6 +157,34 @@ func TestCacheThatIsOffReadsAndStoresNothing(t *testing.T) {
 	})
 }
 
+// TestLoadThatRunsWhenTheCacheIsTurnedOffIsNotStored has the answers of the origin on their way to L2.
+func TestLoadThatRunsWhenTheCacheIsTurnedOffIsNotStored(t *testing.T) {
+	for name, read := range map[string]func(ctx context.Context, c *strata.Cache[string, int64], o *lab.Origin) error{
+		"alone": func(ctx context.Context, c *strata.Cache[string, int64], o *lab.Origin) error {
+			_, err := c.GetOrLoad(ctx, "k", o.Load)
+			return err
+		},
+		"in a batch": func(ctx context.Context, c *strata.Cache[string, int64], o *lab.Origin) error {
+			_, err := c.GetMany(ctx, []string{"k", "l"}, lab.EachOf(o.Load))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				c, other := lab.Instance[string, int64](t, s), lab.Instance[string, int64](t, s)
+				o := &lab.Origin{Takes: time.Second}
+				go func() { lab.Must(t, read(t.Context(), c, o)) }()
+				synctest.Wait()
+				lab.Tune(t, c, strata.Tuning{Off: new(true)})
+				time.Sleep(5 * time.Second) // in a bubble
+				lab.WantAbsent(t, "L2", other)
+				lab.GetTakes(t, other, lab.PlainLoad, 1) // no lease is left
+			})
+		})
+	}
+}
+
 func TestInvalidationsReachOthersWhileACacheIsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()
