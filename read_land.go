@@ -98,7 +98,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 			*removed, kept = c.near.Values.Offer(e, weight, r.outcome.ended)
 		}
 		if r.outcome.kept = kept; !kept {
-			r.notKept()
+			notKept(r)
 		}
 		c.near.Unremember(e)
 	}
@@ -109,12 +109,12 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 	return func() {
 		*removed = r.c.near.Forget(r.f.Key)
-		r.notKept()
+		notKept(r)
 	}
 }
 
 // notKept notes that L1 keeps nothing of the result. Its callers learn that it is not fresh here, unless L2 has it.
-func (r *read[K, V]) notKept() {
+func notKept[K comparable, V any](r *read[K, V]) {
 	if o := &r.outcome; o.late || o.how == endLoad && !r.right.used {
 		o.res.Times.Fresh = 0
 	}

@@ -232,6 +232,34 @@ func TestInfoOfAValueThatIsNotKeptHasNoTTL(t *testing.T) {
 	}
 }
 
+// TestInfoOfAValueThatL1DoesNotTakeHasTheTTLOfL2 has values that are too heavy for L1, and calls that pass L1 by.
+func TestInfoOfAValueThatL1DoesNotTakeHasTheTTLOfL2(t *testing.T) {
+	heavy := func(o *strata.Options[string, int64]) {
+		o.Memory.MaxWeight, o.Memory.Weigh = 10, func(string, int64) int64 { return 11 }
+	}
+	for name, change := range map[string]func(*strata.Options[string, int64]){"too heavy": heavy, "passes L1 by": func(*strata.Options[string, int64]) {}} {
+		for of, want := range map[string]time.Duration{"alone": 0, "with L2": time.Minute, "turned off": 0} {
+			t.Run(name+", "+of, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := lab.NewCache(t, change)
+					if of != "alone" {
+						c = lab.Instance(t, lab.NewShared(), change)
+					}
+					lab.Tune(t, c, strata.Tuning{Off: new(of == "turned off")})
+					var i strata.Info
+					opts := []strata.CallOption{strata.ReadInfo(&i)}
+					if name == "passes L1 by" {
+						opts = append(opts, strata.NoMemory())
+					}
+					if _, err := c.GetOrLoad(t.Context(), "k", lab.PlainLoad, opts...); err != nil || i.Tier != "origin" || i.TTL != want {
+						t.Errorf("%+v, %v; want a TTL of %v", i, err, want)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestInfoOfAValueLoadedDuringAHoldHasNoTTL(t *testing.T) {
 	tiers(t, func(t *testing.T, c *strata.Cache[string, int64]) {
 		_ = c.InvalidateHold(t.Context(), time.Minute, "k") // L2 may be dead
