@@ -210,9 +210,9 @@ func TestDeadlinesEndEachBoundAtItsTime(t *testing.T) {
 
 func TestTimeOfCenturiesIsNotOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := lifetime.NewDeadlines(math.MaxInt64, errCause, clock)
+		d := limit.NewDeadlines(math.MaxInt64, errCause, clock)
 		defer d.Close()
-		var b lifetime.Bound
+		var b limit.Bound
 		var w cut
 		b.Begin(newScope(t.Context()), &w, d, clock())
 		defer b.End()
