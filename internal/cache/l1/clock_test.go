@@ -38,7 +38,7 @@ func TestNeverServedAMillisecondAfterDeadline(t *testing.T) {
 				c := New(Config[int, int]{MaxEntries: 100})
 				defer c.Close()
 				coarse := 0
-				for range kit.Rounds(2000) {
+				for range kit.Rounds(1000) {
 					for k := range 100 {
 						e, now := c.Get(k)
 						exact := c.Now()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/cache/evict"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // TestDebtOfAGuardIsPaidExactly settles debts of entries and of weights, beside pinned entries, for each policy.
@@ -107,8 +108,8 @@ func TestCacheWithoutItsGuardIsAsBefore(t *testing.T) {
 
 // TestEvictionsEndWhenTheGuardLeaves lets the guard leave in the middle of a slice, many times.
 func TestEvictionsEndWhenTheGuardLeaves(t *testing.T) {
-	const entries, rounds = 20_000, 30
-	uncounted := 0
+	const entries = 20_000
+	uncounted, rounds := 0, kit.Rounds(30)
 	for range rounds {
 		c := New(Config[int, int]{MaxEntries: 100_000})
 		for i := range entries {

@@ -35,7 +35,7 @@ func TestConcurrentWritersKeepTheStructure(t *testing.T) {
 			})
 			var wg sync.WaitGroup
 			for g := range uint64(6) {
-				wg.Go(func() { stored.Add(hammer(c, rand.New(rand.NewPCG(g, 9)), 20_000)) })
+				wg.Go(func() { stored.Add(hammer(c, rand.New(rand.NewPCG(g, 9)), 2*kit.Rounds(10_000))) })
 			}
 			wg.Wait()
 			// The sweeper may have removed an entry and not called Notify yet.
@@ -252,6 +252,7 @@ func TestBoundsHoldAtEveryMoment(t *testing.T) {
 
 func watchBounds(t *testing.T, p evict.Policy, share float64) {
 	const entries, weight = 2000, 20_000
+	rounds := 2 * kit.Rounds(1000)
 	c := New(Config[int, int]{MaxEntries: entries, MaxWeight: weight, Policy: p, EvictShare: share})
 	defer c.Close()
 	var writers, watcher sync.WaitGroup
@@ -272,7 +273,7 @@ func watchBounds(t *testing.T, p evict.Policy, share float64) {
 	for i := range 16 {
 		writers.Go(func() {
 			r := rand.New(rand.NewPCG(7, uint64(i)))
-			for range 2000 {
+			for range rounds {
 				k := r.IntN(4000)
 				switch {
 				case r.IntN(3) == 0:

@@ -9,9 +9,13 @@ import (
 // docs/guide/how-much-memory.md.
 func TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed(t *testing.T) {
 	const size = 20_000
+	n, bounds := 20*size, []int64{1 << 16, 1 << 30, 10_000_000}
+	if testing.Short() {
+		n, bounds = n/2, bounds[:2]
+	}
 	ratio := func(c *Cache[int, int], owe func()) float64 {
 		defer c.Close()
-		r, hits, n := rand.New(rand.NewPCG(1, 2)), 0, 20*size
+		r, hits := rand.New(rand.NewPCG(1, 2)), 0
 		for i := range n {
 			key := 1_000_000_000 + i
 			if r.IntN(4) == 0 {
@@ -27,7 +31,7 @@ func TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed(t *testing.T) {
 		return float64(hits) / float64(n)
 	}
 	bounded := ratio(New(Config[int, int]{MaxEntries: size}), func() {})
-	for _, bound := range []int64{1 << 16, 10_000_000, 1 << 30} {
+	for _, bound := range bounds {
 		c := New(Config[int, int]{MaxEntries: bound})
 		guarded := ratio(c, func() {
 			if n := c.Len(); n > size {
