@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -48,7 +49,7 @@ func made(t *testing.T, o memory.Options[int, int]) *memory.Cache[int, int] {
 
 // A cache has as many hits as one made with its present bound.
 func TestCacheWithALoweredBoundHitsWhatOneMadeWithItHits(t *testing.T) {
-	const n = 20_000
+	n := kit.Rounds(20_000)
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
 		want := hits(made(t, memory.Options[int, int]{MaxEntries: n}), n)
 		c := made(t, memory.Options[int, int]{MaxEntries: 10_000_000})
@@ -63,11 +64,11 @@ func TestCacheWithALoweredBoundHitsWhatOneMadeWithItHits(t *testing.T) {
 
 // Weights of one are entries, with however many processors.
 func TestCacheBoundedByWeightHitsWhatOneBoundedByEntriesHits(t *testing.T) {
-	const n = 50_000
+	n := kit.Rounds(50_000)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(32))
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
 		want := hits(made(t, memory.Options[int, int]{MaxEntries: n}), n)
-		got := hits(made(t, memory.Options[int, int]{MaxWeight: n, Weigh: func(int, int) int64 { return 1 }}), n)
+		got := hits(made(t, memory.Options[int, int]{MaxWeight: int64(n), Weigh: func(int, int) int64 { return 1 }}), n)
 		if got < 0.8*want {
 			t.Errorf("%s: %.3f of the reads hit a cache bounded by weight, and %.3f one of as many entries", name, got, want)
 		}
@@ -76,7 +77,7 @@ func TestCacheBoundedByWeightHitsWhatOneBoundedByEntriesHits(t *testing.T) {
 
 // A generous bound of the weight beside one of the number costs no hits.
 func TestCacheWithTwoBoundsHitsWhatOneWithTheNarrowerBoundHits(t *testing.T) {
-	const n = 20_000
+	n := kit.Rounds(20_000)
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
 		want := hits(made(t, memory.Options[int, int]{MaxEntries: n}), n)
 		got := hits(made(t, memory.Options[int, int]{MaxEntries: n, MaxWeight: 1 << 30, Weigh: func(int, int) int64 { return 100 }}), n)

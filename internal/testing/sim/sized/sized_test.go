@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/sim"
 	"github.com/strata-cache/strata/internal/testing/sim/sized"
 )
@@ -46,8 +47,8 @@ func run(t *testing.T, name string, bound int64, tr *sized.Trace) sized.Saved {
 	return sized.Run(p, tr)
 }
 
-// TestObjectsBytesAndSecondsSaved prints a table with -v, of recorded traces, too, if there are
-// any. The engine's default must not be far behind LRU in any cell, and ahead of it on average.
+// TestObjectsBytesAndSecondsSaved prints a table with -v and without -short, of recorded traces, too, if
+// there are any. The engine's default must not be far behind LRU in any cell, and ahead of it on average.
 func TestObjectsBytesAndSecondsSaved(t *testing.T) {
 	all := made(60_000)
 	for _, path := range files(t) {
@@ -58,7 +59,11 @@ func TestObjectsBytesAndSecondsSaved(t *testing.T) {
 	for _, tr := range all {
 		for _, bound := range tr.Bounds() {
 			lru := run(t, "lru", bound, tr)
-			for _, name := range sized.Names() {
+			names := sized.Names()
+			if testing.Short() || !testing.Verbose() {
+				names = nil
+			}
+			for _, name := range names {
 				t.Logf("%-15s %11d bytes %-7s %v", tr.Name, bound, name, run(t, name, bound, tr))
 			}
 			lead := run(t, "a3fifo", bound, tr).Sub(lru)
@@ -232,7 +237,7 @@ func TestCostOfLoadsIsSavedByAPolicyThatKnowsIt(t *testing.T) {
 
 // TestKnowledgeIsWorthSomething: with the future known more is found than by any policy.
 func TestKnowledgeIsWorthSomething(t *testing.T) {
-	for _, tr := range made(20_000) {
+	for _, tr := range made(kit.Rounds(20_000)) {
 		for _, bound := range tr.Bounds() {
 			best := run(t, "belady", bound, tr).Objects
 			for _, name := range sized.Names() {
