@@ -206,7 +206,7 @@ func heardOnce(t *testing.T, seed uint64) {
 func TestResizeAgainAndAgainUsesUpNothing(t *testing.T) {
 	c := made(t, 1, 64<<20)
 	most := 0
-	for turn := range 200 {
+	for turn := range kit.Rounds(200) {
 		for _, budget := range []int64{4 << 20, 64 << 20} {
 			fill(c, 2000, 1000)
 			if err := c.Resize(budget); err != nil {

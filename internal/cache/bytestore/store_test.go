@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 func newStore(t testing.TB, budget int64) *Store {
@@ -109,7 +111,7 @@ func hashOf(c *Store, key []byte) uint64 { return maphash.Bytes(c.seed, key) }
 // TestStoreReturnsWhatWasStoredLast compares random operations with a map: a value is the last
 // one of its key, or gone.
 func TestStoreReturnsWhatWasStoredLast(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(kit.Rounds(40)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		budget := int64(MinBudget) << r.IntN(6)
 		m := modelled{t, seed, budget, newStore(t, budget), map[string]string{}}
@@ -228,8 +230,8 @@ func TestEntryEndsAtItsDeadline(t *testing.T) {
 // read all the time.
 func TestReadEntriesStay(t *testing.T) {
 	c := newStore(t, 1<<20)
-	value, missed := make([]byte, 100), 0
-	for i := range 400_000 {
+	value, missed, reads := make([]byte, 100), 0, 2*kit.Rounds(200_000)
+	for i := range reads {
 		hot := []byte(fmt.Sprint("hot", i%500))
 		if _, ok := c.AppendGet(nil, hot); !ok {
 			missed++
@@ -238,22 +240,23 @@ func TestReadEntriesStay(t *testing.T) {
 		c.Set([]byte(fmt.Sprint(i)), value, 0)
 	}
 	if missed > 600 {
-		t.Errorf("%d of 400,000 reads of 500 keys in use have missed", missed)
+		t.Errorf("%d of %d reads of 500 keys in use have missed", missed, reads)
 	}
 	check(t, c)
 }
 
 // TestResizeLetsEntriesGoAndGivesMemoryBack shrinks a full store, and grows it again.
 func TestResizeLetsEntriesGoAndGivesMemoryBack(t *testing.T) {
-	c := newStore(t, 32<<20)
+	budget := int64(2 * kit.Rounds(16<<20))
+	c := newStore(t, budget)
 	fill := func() {
-		for i := range 400_000 {
+		for i := range budget / 84 {
 			c.Set([]byte(fmt.Sprint(i)), make([]byte, 100), 0)
 		}
 	}
 	fill()
 	full := c.Len()
-	if err := c.Resize(2 << 20); err != nil {
+	if err := c.Resize(budget / 16); err != nil {
 		t.Fatal(err)
 	}
 	check(t, c)
@@ -262,7 +265,7 @@ func TestResizeLetsEntriesGoAndGivesMemoryBack(t *testing.T) {
 	}
 	fill()
 	check(t, c)
-	if err := c.Resize(32 << 20); err != nil {
+	if err := c.Resize(budget); err != nil {
 		t.Fatal(err)
 	}
 	fill()
