@@ -100,7 +100,7 @@ func TestReadsGoOnWhileWritesArePaused(t *testing.T) {
 	mustDo(t, operator, "CLIENT", "PAUSE", 3000, "WRITE")
 	wg.Wait()
 	t.Logf("%d reads, the slowest after %v; %d of %d writes failed", reads.Load(), slices.Max(most), failed.Load(), writes.Load())
-	if failed.Load() == 0 || slices.Max(most) > 900*time.Millisecond {
+	if failed.Load() == 0 || slices.Max(most) > 5*time.Second/2 { // a busy machine may take a second, the pause takes three
 		t.Errorf("a read took %v; %d writes failed", slices.Max(most), failed.Load())
 	}
 }
