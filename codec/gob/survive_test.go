@@ -219,11 +219,13 @@ func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 	shaped(t, "slice in itself", s, false)
 	shaped(t, "map in itself", m, false)
 	shaped(t, "any in itself", either{x}, false)
-	var shared *tree2
-	for range 60 {
-		shared = &tree2{shared, shared}
+	if !testing.Short() { // the walk that ends it is that of package codec, which has the same test
+		var shared *tree2
+		for range 60 {
+			shared = &tree2{shared, shared}
+		}
+		shaped(t, "2^60 places", shared, false)
 	}
-	shaped(t, "2^60 places", shared, false)
 	shaped(t, "millions", make([]point, kit.Rounds(2_000_000)), true)
 }
 
