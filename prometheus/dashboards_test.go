@@ -90,6 +90,49 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 	}
 }
 
+// TestAlertsAndPanelsTellServicesApart: caches of two services may have one name in one program. A sum
+// over both is about neither.
+func TestAlertsAndPanelsTellServicesApart(t *testing.T) {
+	grouped, chosen := 0, 0
+	check := func(where, expr string, menus bool) {
+		for _, m := range regexp.MustCompile(`(?:by|on|without|ignoring) \(([^()]*)\)`).FindAllStringSubmatch(expr, -1) {
+			if labels := regexp.MustCompile(`\w+`).FindAllString(m[1], -1); slices.Contains(labels, "cache") {
+				if grouped++; !slices.Contains(labels, "cache_service") {
+					t.Errorf("%s: %s takes caches of two services for one", where, m[0])
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`\{([^}]*)\}`).FindAllStringSubmatch(expr, -1) {
+			if !menus || !strings.Contains(m[1], "cache=~") {
+				continue
+			}
+			if chosen++; !strings.Contains(m[1], `cache_service=~"$service"`) {
+				t.Errorf("%s: the menu of services is not heeded by {%s}", where, m[1])
+			}
+		}
+	}
+	for _, a := range readAlerts(t) {
+		check(a.Alert, a.Expr, false)
+	}
+	for _, p := range readPanels(t) {
+		for _, q := range p.Targets {
+			check(p.Title, q.Expr, true)
+		}
+	}
+	if grouped < 50 || chosen < 30 {
+		t.Errorf("only %d groups and %d choices are found", grouped, chosen)
+	}
+	var r routing
+	if err := yaml.UnmarshalStrict(readFile(t, "alertmanager.yml"), &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range r.Inhibit {
+		if !slices.Contains(i.Equal, "cache_service") {
+			t.Errorf("an alert of one service silences %q of another one", i.Target)
+		}
+	}
+}
+
 func TestDashboardHasFourteenPanelsThatDoNotOverlap(t *testing.T) {
 	panels, taken, ids := readPanels(t), map[string]string{}, map[int]bool{}
 	if len(panels) != 14 {

@@ -125,7 +125,7 @@ func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
 
 	for _, p := range readPanels(t) {
 		for _, q := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5s", "$__range", "10s", "$job", ".*", "$instance", ".*", "$cache", ".*").Replace(q.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "5s", "$__range", "10s", "$job", ".*", "$instance", ".*", "$service", ".*", "$cache", ".*").Replace(q.Expr)
 			if !await(t, func() bool { return classic.Has(t.Context(), expr) }) {
 				t.Errorf("%s: no data from classic histograms for\n%s", p.Title, expr)
 			}
