@@ -23,9 +23,9 @@ type Source interface {
 // that ends this. Nil stands for the global provider. Each collection calls Stats once for each
 // cache. The caches may be closed, before or after.
 //
-// Each cache is an attribute, so names must differ. Two caches of one name, no cache at all, and
-// a nil cache are errors, and then nothing is registered. Caches of one name in two calls are
-// not noticed: their numbers take turns under this name.
+// The name and the service of a cache are attributes. Two caches that have both in common, no cache at
+// all, and a nil cache are errors, and then nothing is registered. Two such caches in two calls are not
+// noticed: their numbers take turns under this name.
 func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregister func() error, err error) {
 	if provider == nil {
 		provider = otel.GetMeterProvider()

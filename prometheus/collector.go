@@ -1,6 +1,7 @@
 package strataprom
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -25,10 +26,9 @@ type Collector struct {
 // NewCollector returns a collector of the numbers of caches. They may be closed, before or
 // after.
 //
-// Each cache is a label, so the caches of a registry must have different names. Register of
-// the registry returns an error for two caches of one name, for no cache, for a nil cache,
-// and for a cache of the same name and service in another collector of the registry. A cache made
-// later gets a collector of its own.
+// The name and the service of a cache are labels, so no two caches of a registry may have both in
+// common. Register of the registry returns an error for two such caches, also in two collectors,
+// for no cache, and for a nil cache. A cache made later gets a collector of its own.
 func NewCollector(caches ...Source) *Collector {
 	valid, err := metrics.Check("strataprom", "NewCollector", "label", caches)
 	c := &Collector{err: err}
@@ -36,7 +36,9 @@ func NewCollector(caches ...Source) *Collector {
 		c.caches = append(c.caches, newExporter(source))
 	}
 	// A registry sorts metrics, which is quicker if they are sorted.
-	slices.SortFunc(c.caches, func(a, b *exporter) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(c.caches, func(a, b *exporter) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.service, b.service))
+	})
 	return c
 }
 
@@ -62,9 +64,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 // exporter makes metrics of the numbers of one cache.
 type exporter struct {
-	cache    *metrics.Cache
-	name     string
-	families []described
+	cache         *metrics.Cache
+	name, service string
+	families      []described
 }
 
 // described is a family with its description for one cache, and the labels of its rows.
@@ -77,7 +79,7 @@ type described struct {
 
 func newExporter(source Source) *exporter {
 	s := source.Stats()
-	e := &exporter{cache: metrics.Of(source), name: s.Name}
+	e := &exporter{cache: metrics.Of(source), name: s.Name, service: s.Parts.Service}
 	for _, f := range metrics.Families() {
 		slices.SortFunc(f.Rows, func(a, b metrics.Row) int { return slices.Compare(a.Labels, b.Labels) })
 		d := described{Family: f, desc: prometheus.NewDesc(f.Name, f.Help, f.Labels, prometheus.Labels{"cache": s.Name, "cache_service": s.Parts.Service})}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -326,6 +327,30 @@ func TestClosedCacheCanBeScraped(t *testing.T) {
 		if all := gather(t, reg); len(all) < 30 {
 			t.Errorf("closed %s NewCollector: %d metrics", when, len(all))
 		}
+	}
+}
+
+// TestCachesOfOneNameInTwoServicesAreTwo has a cache of a library beside one of the program, in one
+// collector and in two.
+func TestCachesOfOneNameInTwoServicesAreTwo(t *testing.T) {
+	ours, theirs := fixed{Name: "users"}, fixed{Name: "users", Parts: strata.Parts{Service: "lib"}}
+	together, apart := registry(t, ours, theirs), registry(t, theirs)
+	apart.MustRegister(strataprom.NewCollector(ours))
+	for name, reg := range map[string]*prometheus.Registry{"together": together, "apart": apart} {
+		var services []string
+		for _, m := range gather(t, reg)["strata_entries"].GetMetric() {
+			for _, l := range m.Label {
+				if l.GetName() == "cache_service" {
+					services = append(services, l.GetValue())
+				}
+			}
+		}
+		if !slices.Equal(services, []string{"", "lib"}) {
+			t.Errorf("%s: caches of the services %q", name, services)
+		}
+	}
+	if err := apart.Register(strataprom.NewCollector(theirs)); err == nil {
+		t.Error("a cache of a name and a service that are taken is registered")
 	}
 }
 

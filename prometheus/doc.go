@@ -2,8 +2,8 @@
 //
 //	reg.MustRegister(strataprom.NewCollector(users, products))
 //
-// All metrics of caches begin with strata_ and have the label cache, the name of the cache.
-// No label is a key or a tag. Each scrape calls Stats once for each cache and counts nothing
+// All metrics of caches begin with strata_ and have the labels cache, the name of the cache, and
+// cache_service, its service. No label is a key or a tag. Each scrape calls Stats once for each cache and counts nothing
 // itself, so a cache costs nothing more between two scrapes. The sum over the other labels of
 // a counter is the number of all its events: labels are disjoint.
 //

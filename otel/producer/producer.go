@@ -41,7 +41,7 @@ type Producer struct {
 	err    error
 }
 
-// New returns a Producer for caches. Duplicate names, a nil cache or no cache make every
+// New returns a Producer for caches. Duplicate names in one service, a nil cache or no cache make every
 // collection return an error, beside the histograms of the valid caches.
 func New(caches ...Source) *Producer {
 	valid, err := metrics.Check("strataotel", "the producer", "attribute", caches)

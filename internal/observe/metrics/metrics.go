@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -82,7 +83,10 @@ type Source interface {
 // Cache reads the numbers of one cache.
 type Cache struct {
 	source Source
-	misses observe.Disjoint
+
+	mu       sync.Mutex
+	instance string // the instance that misses is about
+	misses   *observe.Disjoint
 }
 
 // Reading is the result of one look at a cache.
@@ -97,29 +101,41 @@ func Of(source Source) *Cache { return &Cache{source: source} }
 // Read returns the numbers that the cache has now.
 func (c *Cache) Read() *Reading {
 	r := &Reading{Stats: c.source.Stats()}
-	r.remoteMisses, r.remoteForeign = c.misses.Split(r.L2.Misses, r.L2.Foreign)
+	r.remoteMisses, r.remoteForeign = c.missesOf(r.Parts.Instance).Split(r.L2.Misses, r.L2.Foreign)
 	return r
 }
 
+// missesOf returns the misses of an instance. A source may follow a cache that is made anew and counts
+// from zero, as the demo does: the largest numbers of the cache before are none of the new one.
+func (c *Cache) missesOf(instance string) *observe.Disjoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.misses == nil || c.instance != instance {
+		c.instance, c.misses = instance, &observe.Disjoint{}
+	}
+	return c.misses
+}
+
 // Check returns the valid ones of the caches given to a function of a package, and an error
-// if there is none, or if one is nil or has the name of another one. label is the package's
-// word for the name of a cache.
+// if there is none, or if one is nil or has the name and the service of another one. label is the
+// package's word for the name of a cache.
 func Check[S Source](pkg, function, label string, caches []S) (valid []S, err error) {
 	if len(caches) == 0 {
 		err = fmt.Errorf("%s: %s was given no cache", pkg, function)
 	}
-	var names []string
+	var seen [][2]string // services and names
 	for i, c := range caches {
 		if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			err = errors.Join(err, fmt.Errorf("%s: cache %d of %d is nil", pkg, i+1, len(caches)))
 			continue
 		}
-		name := c.Stats().Name
-		if slices.Contains(names, name) {
-			err = errors.Join(err, fmt.Errorf("%s: two caches have the name %q, which is their %s: give them names that differ", pkg, name, label))
+		s := c.Stats()
+		// The service is a label, too: a library with a service need not know the names in a program.
+		if slices.Contains(seen, [2]string{s.Parts.Service, s.Name}) {
+			err = errors.Join(err, fmt.Errorf("%s: two caches have the name %q, which is their %s: give them names that differ", pkg, s.Name, label))
 			continue
 		}
-		names, valid = append(names, name), append(valid, c)
+		seen, valid = append(seen, [2]string{s.Parts.Service, s.Name}), append(valid, c)
 	}
 	return valid, err
 }
