@@ -42,7 +42,8 @@ func (d *Door) is(token string) bool {
 // Admit reports whether a request has the token: in the query (token=), as "Authorization: Bearer", or as the
 // cookie of Enter. It reports enters for a browser that follows an address with the token, which Enter answers.
 func (d *Door) Admit(r *http.Request) (ok, enters bool) {
-	if bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && d.is(bearer) {
+	// A scheme is the same in upper and lower case (RFC 9110, 11.1).
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && d.is(token) {
 		return true, false
 	}
 	for _, c := range r.CookiesNamed(d.cookie) {

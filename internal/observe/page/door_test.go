@@ -51,6 +51,15 @@ func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 	}
 }
 
+// TestSchemeOfATokenIsTheSameInAnyCase: RFC 9110, 11.1.
+func TestSchemeOfATokenIsTheSameInAnyCase(t *testing.T) {
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		if status, passed := send(Options{Token: testToken}, local("GET", header("Authorization", scheme+" "+testToken))); status != 200 || !passed {
+			t.Errorf("%s: status %d, passed %v", scheme, status, passed)
+		}
+	}
+}
+
 // TestPageBehindAProxyThatAddsNothingIsClosed has a proxy on this machine, as the peer of the
 // server, and the proxy writes the Host.
 func TestPageBehindAProxyThatAddsNothingIsClosed(t *testing.T) {
