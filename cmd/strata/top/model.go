@@ -40,8 +40,20 @@ type model struct {
 	reverse       bool
 	typed         string // a key
 	scroll        int
-	problem       string // of the last question
-	seen          bool   // there was an answer
+	problems      problems
+	seen          bool // there was an answer
+}
+
+// problems are the errors of the last question of each kind. The answer to one says nothing about the
+// other: a page may have its list, and not the cache that is shown.
+type problems struct{ overview, detail string }
+
+// problemOf is the text of an error, or nothing.
+func problemOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func newModel(ctx context.Context, c *client, s styles) *model {
@@ -56,8 +68,9 @@ type (
 		err error
 	}
 	detailMsg struct {
-		d   api.Detail
-		err error
+		d    api.Detail
+		err  error
+		name string // of the question
 	}
 	explainedMsg struct {
 		e         api.Explained
@@ -81,7 +94,7 @@ func (m *model) ask() tea.Cmd {
 	}
 	return tea.Batch(overview, func() tea.Msg {
 		d, err := c.detail(ctx, name)
-		return detailMsg{d, err}
+		return detailMsg{d, err, name}
 	})
 }
 
@@ -93,7 +106,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		return m, m.ask()
 	case overviewMsg:
-		if m.failed(msg.err); msg.err == nil {
+		if m.problems.overview = problemOf(msg.err); msg.err == nil {
 			m.overview, m.seen = msg.o, true
 			// The first cache is chosen for a person who has not chosen yet.
 			if m.chosen == "" && len(msg.o.Caches) > 0 {
@@ -105,7 +118,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Tick(every, func(time.Time) tea.Msg { return tickMsg{} })
 	case detailMsg:
 		// A late answer about another cache than the chosen one must not be seen under its name.
-		if m.failed(msg.err); msg.err == nil && msg.d.Name == m.chosen {
+		if msg.name != m.chosen {
+			break
+		}
+		if m.problems.detail = problemOf(msg.err); msg.err == nil {
 			m.detail = msg.d
 		}
 	case explainedMsg:
@@ -128,14 +144,6 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.press(msg.String())
 	}
 	return m, nil
-}
-
-// failed notes the error of a question, or that there was none.
-func (m *model) failed(err error) {
-	m.problem = ""
-	if err != nil {
-		m.problem = err.Error()
-	}
 }
 
 // rows are the caches in their order.
@@ -169,7 +177,7 @@ func (m *model) press(key string) tea.Cmd {
 	case "enter":
 		if m.chosen != "" {
 			// The detail of the cache before must not be seen under the name of this one.
-			m.screen, m.scroll, m.detail = detail, 0, api.Detail{}
+			m.screen, m.scroll, m.detail, m.problems.detail = detail, 0, api.Detail{}, ""
 			return m.askDetail()
 		}
 	}
@@ -203,7 +211,7 @@ func (m *model) askDetail() tea.Cmd {
 	c, ctx, name := m.client, m.ctx, m.chosen
 	return func() tea.Msg {
 		d, err := c.detail(ctx, name)
-		return detailMsg{d, err}
+		return detailMsg{d, err, name}
 	}
 }
 

@@ -24,7 +24,7 @@ func TestOriginAndL2AreNamedInTheListAndInTheDetail(t *testing.T) {
 		}
 		m := view(t, s)
 		press(m, "enter")
-		m.Update(detailMsg{api.Detail{Name: "users", Numbers: s.Numbers, Info: api.Info{L2: "*redis.Tier", L2Server: "10.0.0.1:6379"}}, nil})
+		m.Update(detailMsg{api.Detail{Name: "users", Numbers: s.Numbers, Info: api.Info{L2: "*redis.Tier", L2Server: "10.0.0.1:6379"}}, nil, "users"})
 		if screen := m.draw(); !strings.Contains(screen, left("origin", titles)+tt.detail) || !strings.Contains(screen, left("L2 at", titles)+"10.0.0.1:6379") {
 			t.Errorf("the detail does not say %q:\n%s", tt.detail, screen)
 		}

@@ -85,8 +85,12 @@ func (m *model) foot() []line {
 		explained: "↑↓ scroll  e another key  esc back  q quit",
 	}[m.screen]
 	foot := []line{{keys, m.styles.faint}}
-	if m.problem != "" {
-		foot = append(m.text("", m.problem+"; trying again", m.styles.bad), foot...)
+	problem := m.problems.overview
+	if problem == "" && m.screen == detail {
+		problem = m.problems.detail
+	}
+	if problem != "" {
+		foot = append(m.text("", problem+"; trying again", m.styles.bad), foot...)
 		foot = foot[max(0, len(foot)-maxFoot):]
 	}
 	return foot

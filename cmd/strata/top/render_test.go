@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -140,7 +141,7 @@ func TestDetailIsNotCut(t *testing.T) {
 		d := api.Detail{Name: bad.Name, Info: bad.Info, Numbers: bad.Numbers, Events: []api.Event{{Level: "error", Text: long}}}
 		d.Settings = []api.Setting{{Name: "Remote.Codec", Value: strings.Repeat("json ", 30) + "LAST", Tuned: true}}
 		d.Hot = api.Hot{Since: 1, ByReads: []api.HotKey{{Key: strings.Repeat("k", 200), Reads: math.MaxUint64, Loads: math.MaxUint64, LoadTime: 1 << 60}}}
-		m.Update(detailMsg{d, nil})
+		m.Update(detailMsg{d, nil, d.Name})
 		var all string
 		for range 60 {
 			checkFits(t, m)
@@ -210,5 +211,37 @@ func TestPlainTableHasWholeStates(t *testing.T) {
 	text := table(&api.Overview{Caches: []api.Summary{summary("users", 1, 1), bad}}, 80, -1, false)
 	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3 || !strings.HasSuffix(text, strings.Join(states(&bad), ", ")+"\n") && !strings.Contains(text, strings.Join(states(&bad), ", ")) {
 		t.Errorf("the table is\n%s", text)
+	}
+}
+
+// TestErrorOfADetailStaysUntilItsOwnAnswer: the overview comes beside each detail, and says nothing about it.
+func TestErrorOfADetailStaysUntilItsOwnAnswer(t *testing.T) {
+	m := view(t, summary("users", 10, 9), summary("products", 5, 5))
+	overview := overviewMsg{api.Overview{Caches: []api.Summary{summary("users", 10, 9), summary("products", 5, 5)}}, nil}
+	failed := detailMsg{api.Detail{}, errors.New("no cache is called users"), "users"}
+	press(m, "enter")
+	shown := func() bool { return strings.Contains(m.draw(), "no cache is called users; trying again") }
+	m.Update(failed)
+	for range 3 {
+		if m.Update(overview); !shown() {
+			t.Fatalf("a good overview wipes the error of the detail:\n%s", m.draw())
+		}
+	}
+	if m.Update(detailMsg{api.Detail{Name: "users"}, nil, "users"}); shown() {
+		t.Error("the error stays after a good detail")
+	}
+	m.Update(failed)
+	if press(m, "esc"); shown() {
+		t.Error("the error of a detail is in the list")
+	}
+	// A late answer about the cache before says nothing about this one.
+	press(m, "down", "enter")
+	if m.Update(failed); shown() {
+		t.Error("the error of another cache is shown")
+	}
+	m.Update(overviewMsg{err: errors.New("no route")})
+	m.Update(detailMsg{api.Detail{Name: "products"}, nil, "products"})
+	if !strings.Contains(m.draw(), "no route; trying again") {
+		t.Errorf("a good detail wipes the error of the overview:\n%s", m.draw())
 	}
 }

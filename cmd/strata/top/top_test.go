@@ -131,12 +131,12 @@ func TestLateDetailIsNotShownUnderAnotherName(t *testing.T) {
 	press(m, "enter")
 	chosen := m.chosen
 	late := api.Detail{Name: map[string]string{"carts": "users", "users": "carts"}[chosen], Events: []api.Event{{Text: "of another cache"}}}
-	m.Update(detailMsg{late, nil})
+	m.Update(detailMsg{late, nil, late.Name})
 	if strings.Contains(m.draw(), "of another cache") {
 		t.Errorf("the detail of %s is shown under the name %s", late.Name, chosen)
 	}
 	late.Name = chosen
-	m.Update(detailMsg{late, nil})
+	m.Update(detailMsg{late, nil, late.Name})
 	if !strings.Contains(m.draw(), "of another cache") {
 		t.Errorf("the detail of %s is not shown", chosen)
 	}
@@ -196,7 +196,7 @@ func TestScreensFitEveryTerminal(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		checkFits(t, m)
 		press(m, "enter")
-		m.Update(detailMsg{api.Detail{Name: m.chosen, Info: api.Info{L2: "\x1b]0;x\a"}, Events: []api.Event{{Text: "a\x1b[2Jb"}}, Hot: api.Hot{ByReads: []api.HotKey{{Key: "\x9b1m"}}}}, nil})
+		m.Update(detailMsg{api.Detail{Name: m.chosen, Info: api.Info{L2: "\x1b]0;x\a"}, Events: []api.Event{{Text: "a\x1b[2Jb"}}, Hot: api.Hot{ByReads: []api.HotKey{{Key: "\x9b1m"}}}}, nil, m.chosen})
 		checkFits(t, m)
 		press(m, "down", "down")
 		checkFits(t, m)
