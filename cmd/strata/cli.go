@@ -86,9 +86,12 @@ type versionFlag bool
 // BeforeReset prints the version.
 func (versionFlag) BeforeReset(k *kong.Kong) error {
 	info, _ := debug.ReadBuildInfo()
-	_, err := fmt.Fprintln(k.Stdout, version(info))
+	// The panic of Exit would lose an error.
+	if _, err := fmt.Fprintln(k.Stdout, version(info)); err != nil {
+		return err
+	}
 	k.Exit(0)
-	return err
+	return nil
 }
 
 // usageError is an error in the arguments of the command.

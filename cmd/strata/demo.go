@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,13 @@ func (d *demoCommand) Run(e *environment) error {
 	// the rest would have no reader.
 	ctx, end := ending.WhileRead(e.ctx, e.stdout, e.stderr)
 	defer end()
-	e = &environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr}
+	err = d.run(&environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr}, p)
+	// For the demo the end of the reader is an end like a signal. For a script it is none.
+	return cmp.Or(ending.Unread(ctx), err)
+}
+
+// run runs the demo until the context of e ends, or until an --exit.
+func (d *demoCommand) run(e *environment, p plan) error {
 	if d.Stage.UI || d.Stage.Script != "" {
 		return d.runStage(e)
 	}

@@ -98,12 +98,12 @@ func listens(addr string) bool {
 	return err == nil
 }
 
-// leavesNothing waits for the end of the demo, and fails the test if a server or a file of the demo
-// remains.
-func (r *running) leavesNothing(t *testing.T) {
+// leavesNothing waits for the end of the demo, and fails the test if its status is another one, or if a
+// server or a file of the demo remains.
+func (r *running) leavesNothing(t *testing.T, status int) {
 	t.Helper()
-	if err := r.c.Wait(); err != nil {
-		t.Errorf("the demo has ended with %v", err)
+	if err := r.c.Wait(); r.c.ProcessState.ExitCode() != status {
+		t.Errorf("the demo has ended with %v, want status %d", err, status)
 	}
 	if r.redis != "" && listens(r.redis) {
 		t.Error("its redis-server still runs")
@@ -127,7 +127,7 @@ func TestDemoThatASignalEndsLeavesNothing(t *testing.T) {
 			if err := r.c.Process.Signal(s); err != nil {
 				t.Fatal(err)
 			}
-			r.leavesNothing(t)
+			r.leavesNothing(t, succeeded)
 		})
 	}
 }
@@ -135,7 +135,29 @@ func TestDemoThatASignalEndsLeavesNothing(t *testing.T) {
 func TestDemoWithoutAReaderEndsAndLeavesNothing(t *testing.T) {
 	r := runStage(t)
 	r.text.Close() // as when the parent process has ended
-	r.leavesNothing(t)
+	r.leavesNothing(t, failed)
+}
+
+// TestCommandWithoutAReaderFails: standard output is a pipe whose other end is closed, as in "strata demo | true".
+func TestCommandWithoutAReaderFails(t *testing.T) {
+	for _, args := range []string{"version", "--version", "--help", "help demo", "demo --serve --l2 none --addr 127.0.0.1:0"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			c := command(t)
+			c.Args = append(c.Args, words(args)...)
+			c.Env = append(c.Env, "TMPDIR="+t.TempDir())
+			out, in, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Close()
+			defer in.Close()
+			c.Stdout = in
+			if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() != failed {
+				t.Errorf("%v, want status %d", err, failed)
+			}
+		})
+	}
 }
 
 // TestRedisServerEndsWithAKilledDemo: nothing is left to end it otherwise.
@@ -170,7 +192,7 @@ func TestNohupHolds(t *testing.T) {
 		<-time.After(20 * time.Millisecond)
 	}
 	_ = r.c.Process.Signal(syscall.SIGTERM)
-	r.leavesNothing(t)
+	r.leavesNothing(t, succeeded)
 }
 
 // TestOutputWithoutAReaderIsAnErrorWithoutText: scripts write "strata … | head".
