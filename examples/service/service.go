@@ -71,12 +71,14 @@ func (s *service) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u := user{ID: r.PathValue("id"), Name: string(name)}
-	if err := s.db.save(r.Context(), u); err != nil {
+	err = s.db.save(r.Context(), u)
+	// The drop comes after the write, also after a failed one: a database may have saved the user
+	// and could not say so. The error of the drop is ignored, as strata repeats the drop until all
+	// instances are told.
+	_ = s.users.Invalidate(r.Context(), u.ID)
+	if err != nil {
 		http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
 		return
 	}
-	// The drop comes after the write. Its error is ignored: the user is saved, and strata
-	// repeats the drop until all instances are told.
-	_ = s.users.Invalidate(r.Context(), u.ID)
 	w.WriteHeader(http.StatusNoContent)
 }

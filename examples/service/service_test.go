@@ -102,6 +102,34 @@ func TestDatabaseThatIsBackIsAskedAtOnce(t *testing.T) {
 	}
 }
 
+// mute is a database that saves, and whose answer does not arrive.
+type mute struct{ *table }
+
+func (m mute) save(ctx context.Context, u user) error {
+	_ = m.table.save(ctx, u)
+	return context.Canceled
+}
+
+// TestUserOfAWriteWithoutAnAnswerIsReadAgain: the client has left during the write, or the connection to
+// the database has ended, so that nobody knows whether the user is saved.
+func TestUserOfAWriteWithoutAnAnswerIsReadAgain(t *testing.T) {
+	db := mute{newTable()}
+	a, _ := stratatest.Pair(t, stratatest.Plain(options(db)))
+	s := newService(db, a)
+
+	request(s, "GET", "/users/ann", "")
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(left, "PUT", "/users/ann", strings.NewReader("Ann Bell")))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the write gets %d", w.Code)
+	}
+	if got := request(s, "GET", "/users/ann", ""); !strings.Contains(got, "Ann Bell") {
+		t.Errorf("after the write: %s", got)
+	}
+}
+
 // The options of the service itself, not the plain ones: users outlive an outage.
 func TestUserIsServedWhileTheDatabaseIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
