@@ -111,7 +111,7 @@ func (m mute) save(ctx context.Context, u user) error {
 }
 
 // TestUserOfAWriteWithoutAnAnswerIsReadAgain: the client has left during the write, or the connection to
-// the database has ended, so that nobody knows whether the user is saved.
+// the database has ended. No error says whether the user is saved.
 func TestUserOfAWriteWithoutAnAnswerIsReadAgain(t *testing.T) {
 	db := mute{newTable()}
 	a, _ := stratatest.Pair(t, stratatest.Plain(options(db)))
