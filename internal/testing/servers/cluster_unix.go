@@ -15,8 +15,9 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// NodeTimeout is the time without an answer after which the nodes of a cluster take
-// another node for dead.
+// NodeTimeout is the time without an answer after which the nodes of a cluster with replicas take
+// another node for dead. Without replicas it is a minute: no replica can take over, and caches
+// would take the state of a busy machine for a failover.
 const NodeTimeout = time.Second
 
 // Cluster is a Redis Cluster. Its methods are for one goroutine at a time.
@@ -65,10 +66,17 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 		c.must(i, "CLUSTER", "REPLICATE", c.ids[i%primaries])
 	}
 	c.await("all serve", func(i int) bool {
-		return strings.Contains(c.must(i, "CLUSTER", "INFO"), "cluster_state:ok") &&
+		// A node that has yet to hear of the highest epoch looks like one after a failover a moment later.
+		info := c.must(i, "CLUSTER", "INFO")
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_current_epoch:%d\r\n", n)) &&
 			strings.Count(c.must(i, "CLUSTER", "NODES"), "slave") == n-primaries &&
 			(i < primaries || strings.Contains(c.must(i, "INFO", "replication"), "master_link_status:up"))
 	})
+	for i := range c.raw {
+		if replicasEach == 0 {
+			c.must(i, "CONFIG", "SET", "cluster-node-timeout", 60_000)
+		}
+	}
 	return c
 }
 
