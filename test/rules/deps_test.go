@@ -29,7 +29,7 @@ var wings = map[string]room{ // read-only
 	"internal/redis":     {[]string{"internal/wire", "internal/observe", "internal/cache/entryrules"}, "a tier applies the rules of entries, and knows no cache"},
 	"internal/memcached": {[]string{"internal/wire", "internal/observe", "internal/cache/entryrules"}, "a tier applies the rules of entries, and knows no cache"},
 	"internal/cache":     {[]string{"internal/observe", "internal/wire/overdue"}, "a cache sees tiers through package remote, and opens no connection"},
-	"internal/snapshot":  {[]string{"internal/cache", "internal/observe", "internal/wire"}, "a snapshot has entries of a cache, and their times"},
+	"internal/snapshot":  {[]string{"internal/cache", "internal/observe", "internal/wire/."}, "a snapshot has entries of a cache, and their times"},
 	"internal/testing":   {[]string{"."}, "tests may look at everything"},
 
 	"internal/observe/metrics": {[]string{"strata", "internal/observe"}, "the metrics of caches are made of their Stats"},
@@ -41,7 +41,7 @@ var wings = map[string]room{ // read-only
 	"codec":          {[]string{"internal/cache/lossy"}, "codecs know no cache"},
 	"redis":          {[]string{"internal/redis", "internal/wire", "internal/observe", "internal/cache/entryrules"}, "each client can be used without a cache"},
 	"memcached":      {[]string{"remote/castier", "internal/memcached", "internal/wire", "internal/observe", "internal/cache/entryrules", "internal/cache/limit"}, "each client can be used without a cache; a breaker for each server is the breaker of an L2"},
-	"snapshot":       {[]string{"strata", "internal/snapshot", "internal/wire", "internal/observe"}, "built around a cache"},
+	"snapshot":       {[]string{"strata", "internal/snapshot", "internal/wire/.", "internal/observe"}, "built around a cache"},
 	"admin":          {[]string{"strata", "internal/observe", "internal/snapshot/transfer"}, "built around a cache"},
 	"stratahttp":     {[]string{"strata"}, "built around a cache"},
 	"stratatest":     {[]string{"strata", "remote/castier", "internal/cache/entryrules", "internal/cache/envelope"}, "what users need for tests links no client"},
@@ -89,6 +89,7 @@ func dependencyRules() []rule {
 			one("stratahttp/a.go", `package stratahttp; import _ "github.com/strata-cache/strata/stratatest"`),
 			one("internal/wire/a/a.go", `package a; import _ "github.com/strata-cache/strata/internal/cache/flight"`),
 			one("internal/cache/l2/a.go", `package l2; import _ "github.com/strata-cache/strata/internal/wire/pool"`),
+			one("snapshot/a.go", `package snapshot; import _ "github.com/strata-cache/strata/internal/wire/pool"`),
 			one("internal/observe/a/a.go", `package a; import _ "github.com/strata-cache/strata/internal/wire"`),
 			one("internal/redis/tier/a.go", `package tier; import _ "github.com/strata-cache/strata/internal/cache/l2"`),
 			one("get.go", `package strata; import _ "github.com/strata-cache/strata/redis"`),
@@ -131,11 +132,14 @@ func wingOf(dir string) (name string, r room, ok bool) {
 	}
 }
 
-// within reports that dir is folder or lies below it. Everything lies in ".", and of
-// the folder "strata" only the package of the cache itself does.
+// within reports that dir is folder or lies below it. Everything lies in ".", of the folder "strata"
+// only the package of the cache itself does, and of "a/." only the package a.
 func within(dir, folder string) bool {
 	if folder == "strata" {
 		return dir == "."
+	}
+	if one, alone := strings.CutSuffix(folder, "/."); alone {
+		return dir == one
 	}
 	return folder == "." || dir == folder || strings.HasPrefix(dir, folder+"/")
 }

@@ -208,7 +208,7 @@ func checkPackageSize(files []source) (all []finding) {
 	return all
 }
 
-// checkPackages counts the packages of the root module, those of tests alone, too.
+// checkPackages counts the packages of the root module, with the packages that only tests use.
 func checkPackages(files []source) []finding {
 	packages := map[string]bool{}
 	for _, s := range files {
