@@ -17,20 +17,9 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// calmCluster starts a cluster of three for a test that runs beside others. None
-// of its nodes takes a slow one for dead.
-func calmCluster(t *testing.T, replicasEach int) *servers.Cluster {
-	t.Helper()
-	k := servers.StartCluster(t, 3, replicasEach)
-	for i := range k.Nodes {
-		mustDo(t, k.Raw(i), "CONFIG", "SET", "cluster-node-timeout", 60_000)
-	}
-	return k
-}
-
 func TestRedisTierConformsOnACluster(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	k := calmCluster(t, 0)
+	k := servers.StartCluster(t, 3, 0)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(k.Client(t, patiently)), pause
 	})
@@ -38,7 +27,7 @@ func TestRedisTierConformsOnACluster(t *testing.T) {
 
 func TestRedisTierConformsOnAClusterWithoutScripts(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	k := calmCluster(t, 0)
+	k := servers.StartCluster(t, 3, 0)
 	for i := range k.Nodes {
 		mustDo(t, k.Raw(i), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting")
 	}
@@ -49,7 +38,7 @@ func TestRedisTierConformsOnAClusterWithoutScripts(t *testing.T) {
 
 func TestRedisBusConformsOnACluster(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	k := calmCluster(t, 0)
+	k := servers.StartCluster(t, 3, 0)
 	stratatest.TestBus(t, func(t *testing.T) stratatest.BusFixture {
 		line := &servers.Line{}
 		return stratatest.BusFixture{
@@ -182,7 +171,7 @@ func TestCachesAgreeOnACluster(t *testing.T) {
 
 func TestInvalidateAllReachesOtherInstancesOnACluster(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	invalidateAll(t, calmCluster(t, 0))
+	invalidateAll(t, servers.StartCluster(t, 3, 0))
 }
 
 // keyIn returns a key that belongs to a given node for a cache of that name.
