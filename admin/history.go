@@ -208,8 +208,8 @@ func spark(samples []api.Sample, now time.Time) []*float64 {
 	return points
 }
 
-// sampleOf returns the difference of the numbers of a cache. A busy machine takes some samples late: the
-// numbers are those of a second, or of an interval, all the same.
+// sampleOf returns the difference of the numbers of a cache. A busy machine takes some samples late: so
+// each number is divided by the time that has passed.
 func sampleOf(from, to *strata.Stats, now time.Time, took time.Duration) api.Sample {
 	rate := func(before, after uint64) float64 { return round(float64(less(after, before)) / took.Seconds()) }
 	return api.Sample{

@@ -219,7 +219,7 @@ func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 	shaped(t, "slice in itself", s, false)
 	shaped(t, "map in itself", m, false)
 	shaped(t, "any in itself", either{x}, false)
-	if !testing.Short() { // the walk that ends it is that of package codec, which has the same test
+	if !testing.Short() { // package codec ends the walk, and has the same test
 		var shared *tree2
 		for range 60 {
 			shared = &tree2{shared, shared}
