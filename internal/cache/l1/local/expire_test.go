@@ -121,12 +121,14 @@ func TestExpiryOfEverythingLeavesTheTimeOfAnEarlierOne(t *testing.T) {
 }
 
 func TestFailureThatIsRememberedForCenturiesIsNotForgotten(t *testing.T) {
-	s := newRival(t, false)
-	s.ErrorTTL = math.MaxInt64
-	for range 3 {
-		s.Failed("k", errors.New("down"), nil, 0, true)
-		if s.Throttled("k") == nil {
-			t.Errorf("the failure is forgotten, after %d in a row", s.Failures("k"))
+	for _, ttl := range []time.Duration{math.MaxInt64, 1 << 62, 1 << 61} { // twenty times the last is negative
+		s := newRival(t, false)
+		s.ErrorTTL = ttl
+		for range 5 {
+			s.Failed("k", errors.New("down"), nil, 0, true)
+			if s.Throttled("k") == nil {
+				t.Errorf("ErrorTTL %v: the failure is forgotten, after %d in a row", ttl, s.Failures("k"))
+			}
 		}
 	}
 }
