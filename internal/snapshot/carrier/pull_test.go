@@ -21,7 +21,7 @@ type foreign struct {
 
 func (f *foreign) Done() <-chan struct{} { return f.done }
 
-// AfterFunc is what package context calls for a derived context; a cancelled one calls stop.
+// AfterFunc is called by package context for a derived context, and stop by a cancelled one.
 func (f *foreign) AfterFunc(func()) (stop func() bool) {
 	f.followers++
 	return func() bool { f.followers--; return true }
