@@ -46,8 +46,8 @@ type mode struct {
 	registered func() // called when a refresh leads a flight or has joined one; nil: never
 }
 
-// callOf returns the sum of opts.
-func callOf(opts []CallOption) (c call) {
+// add adds the options of a caller to c. It fills a call where it is: to return one costs a hit 3 ns.
+func (c *call) add(opts []CallOption) {
 	for i := range opts {
 		o := &opts[i].wants
 		if o.ttl != 0 {
@@ -66,7 +66,6 @@ func callOf(opts []CallOption) (c call) {
 		c.noMemory = c.noMemory || o.noMemory
 		c.noRemote = c.noRemote || o.noRemote
 	}
-	return c
 }
 
 // sparesHits reports whether opts change no hit in L1: they are right, and concern loads.

@@ -44,7 +44,9 @@ func (c *Cache[K, V]) Add(ctx context.Context, key K, value V, opts ...CallOptio
 	if c.closed.Load() {
 		return false, ErrClosed
 	}
-	o, w := callOf(opts), write[K, V]{key: key, value: value}
+	var o call
+	o.add(opts)
+	w := write[K, V]{key: key, value: value}
 	if err := c.prepare(&w, &o); err != nil || w.left <= 0 {
 		return false, err
 	}

@@ -57,7 +57,8 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bo
 
 // getOnly is Get where more than a look at e, which the engine has found, is needed.
 func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now int64, opts []CallOption) (V, bool) {
-	o := callOf(opts)
+	var o call
+	o.add(opts)
 	c.tuned.apply(&o)
 	if c.o.Memory.Encoded {
 		e, now = c.near.Values.Get(key)
@@ -114,7 +115,8 @@ func (c *Cache[K, V]) getStale(ctx context.Context, key K, o *call) (V, bool) {
 // getSlow is GetOrLoad where more than a look at e, which the engine has found, is
 // needed.
 func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
-	o := callOf(opts)
+	var o call
+	o.add(opts)
 	c.tuned.apply(&o)
 	if c.o.Memory.Encoded {
 		e, now = c.near.Values.Get(key)

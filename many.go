@@ -28,7 +28,8 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 	if plainly && len(keys) == 0 {
 		return found, nil
 	}
-	o := callOf(opts)
+	var o call
+	o.add(opts)
 	c.tuned.apply(&o)
 	o.info = nil
 	if err := c.callError(&o); err != nil {
@@ -275,11 +276,11 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		}
 		defer c.waiting.Leave(true)
 	}
-	if !m.call.refresh {
-		keys = m.besideReloads(ctx, keys)
-	}
 	soft, cancel := c.softly(ctx, !m.call.refresh && !m.loadless)
 	defer cancel()
+	if !m.call.refresh {
+		keys = m.besideReloads(ctx, soft, keys)
+	}
 	for len(keys) > 0 {
 		if err := ctx.Err(); err != nil {
 			c.counts.turnedAway.Add(uint64(len(keys)))
@@ -294,7 +295,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 
 // besideReloads gets from L2 the keys that SkipReads are loading. It returns the rest: the
 // other keys, and the keys without a fresh value in L2, which wait for the load.
-func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
+func (m *many[K, V]) besideReloads(ctx, soft context.Context, keys []K) (rest []K) {
 	c := m.c
 	if !c.asks(&m.call) || !slices.ContainsFunc(keys, c.flights.Reloading) {
 		return keys
@@ -309,7 +310,7 @@ func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	var all sync.WaitGroup
 	for i, k := range keys {
 		if c.flights.Reloading(k) {
-			all.Go(func() { reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k, &m.call, &reads[i].r) })
+			all.Go(func() { reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, soft, k, &m.call, &reads[i].r) })
 		}
 	}
 	all.Wait()

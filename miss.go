@@ -177,7 +177,7 @@ func (c *core) countPart(part flight.Part) {
 // flyUntilCurrent leads or joins a flight of key, and another one each time that a joined flight turns out to be outdated.
 func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call, r *flight.Result[V]) (p flight.Part, err error) {
 	if kind == flight.Load && c.asks(o) && c.flights.Reloading(key) {
-		if p, ok, err := c.readBeside(ctx, key, o, r); ok {
+		if p, ok, err := c.readBeside(ctx, soft, key, o, r); ok {
 			return p, err
 		}
 	}
@@ -196,17 +196,21 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 	}
 }
 
-// readBeside returns the value that L2 has of a key while a reload loads it: callers that asked for a reload wait for
-// it, others are served from the cache. ok is false if L2 has no fresh value.
-func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call, r *flight.Result[V]) (p flight.Part, ok bool, err error) {
+// readBeside returns the value that L2 has of a key while a reload loads it: callers that asked for a reload wait for it, others
+// are served from the cache. ok is false if L2 has no fresh value, or none before the end of soft: from then on the caller takes
+// a stale one. soft may be nil.
+func (c *Cache[K, V]) readBeside(ctx, soft context.Context, key K, o *call, r *flight.Result[V]) (p flight.Part, ok bool, err error) {
 	l := c.leader(nil, &call{wants: wants{noMemory: o.noMemory}})
 	l.beside = true
-	since := c.generation.TagWatermark()
-	p, err = c.flights.Do(ctx, flight.Patience{}, key, flight.Read, l, r)
+	since, within := c.generation.TagWatermark(), ctx
+	if soft != nil {
+		within = soft
+	}
+	p, err = c.flights.Do(within, flight.Patience{}, key, flight.Read, l, r)
 	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(o, r, since))
 	if p == flight.Led && l.again && !ok {
-		<-ctx.Done() // its time is over: the connection may have seen that first
-		return p, true, cmp.Or(err, ctx.Err())
+		<-within.Done() // its time is over: the connection may have seen that first
+		return p, ctx.Err() != nil, cmp.Or(err, ctx.Err())
 	}
 	return p, ok, nil
 }

@@ -163,7 +163,8 @@ func (r *read[K, V]) untilNextPoll(waited, left time.Duration) time.Duration {
 	if r.c.l2.TellsEnds() && r.c.link.Connected() {
 		d = backstop
 	}
-	return min(d/2+rand.N(d/2), left+minPoll)
+	d = d/2 + rand.N(d/2)
+	return min(d, min(d, left)+minPoll) // left may be the longest duration
 }
 
 // askLease asks once. left is not zero if another instance holds the lease: it is

@@ -31,7 +31,9 @@ const tokenLife = 10 * time.Second
 // again. It returns the error of the Codec, or of unusable tags, and then has changed
 // nothing. It returns ErrClosed on a closed cache.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
-	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
+	var o call
+	o.add(opts)
+	return c.set(ctx, []write[K, V]{{key: key, value: value}}, &o)
 }
 
 // SetMany is Set for many entries, in two round trips to L2 for each 500 of
@@ -46,8 +48,10 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 	for k, v := range values {
 		ws = append(ws, write[K, V]{key: k, value: v})
 	}
+	var o call
+	o.add(opts)
 	for part := range slices.Chunk(ws, maxBatch) {
-		if err := c.set(ctx, part, callOf(opts)); err != nil {
+		if err := c.set(ctx, part, &o); err != nil {
 			return err
 		}
 	}
@@ -58,7 +62,9 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 // the key get ErrNotFound for Options.NotFoundTTL, or for as long as [WithTTL] says. If
 // this time is not positive, SetNotFound drops the key, as Invalidate does.
 func (c *Cache[K, V]) SetNotFound(ctx context.Context, key K, opts ...CallOption) error {
-	return c.set(ctx, []write[K, V]{{key: key, absent: true}}, callOf(opts))
+	var o call
+	o.add(opts)
+	return c.set(ctx, []write[K, V]{{key: key, absent: true}}, &o)
 }
 
 // maxBatch is the number of keys in one operation on L2.
@@ -85,13 +91,14 @@ type write[K comparable, V any] struct {
 
 // set stores ws: encode and weigh, take the rights, drop with tokens, put with
 // them, and then insert into L1 the values not fenced in between.
-func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
+func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o *call) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
+	tags := o.tags
 	for i := range ws {
-		o := o // each write names its own tags
-		if err := c.prepare(&ws[i], &o); err != nil {
+		err := c.prepare(&ws[i], o)
+		if o.tags = tags; err != nil { // each write names its own
 			return err
 		}
 	}

@@ -21,7 +21,8 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	u := &update[K, V]{c: c, call: callOf(opts)}
+	u := &update[K, V]{c: c}
+	u.call.add(opts)
 	u.call.noRemote = false // others would not hear of the write
 	if err := c.callError(&u.call); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Drops, and values that callers write. A drop is sent (drops of keys not while the
-// breaker is open), then either confirmed and announced, or pending: the queue tries it
+// Drops, and values that callers write. A drop is sent (but not while the breaker of its
+// server is open), then either confirmed and announced, or pending: the queue tries it
 // again until L2 confirms it. If the caller has left, its drop goes to the queue at once.
 // Invariant: without an error the caller's drop is confirmed by L2 and announced. Any
 // other drop is pending, unless L2 cannot hold its key or the store is closed. A
@@ -204,9 +204,9 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 func (s *Store) again(ctx context.Context, a retry.Attempt) error {
 	switch {
 	case a.All:
-		return s.dropAllOnce(ctx, a.Soft)
+		return s.dropAllOnce(ctx, a.Soft, Probes{})
 	case len(a.Tags) > 0:
-		return s.dropTagsOnce(ctx, a.Tags, a.Soft)
+		return s.dropTagsOnce(ctx, a.Tags, a.Soft, Probes{})
 	case len(a.Puts) > 0:
 		return putNothing(ctx, s, a.Puts)
 	}
@@ -270,7 +270,7 @@ func made(drops []remote.Drop, leases []remote.Lease, err error) (some []remote.
 // have confirmed, it is pending for the keys of the others.
 func (s *Store) DropAll(ctx context.Context, soft bool) error {
 	return s.dropSpace(ctx,
-		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
+		func(ctx context.Context, p Probes) error { return s.dropAllOnce(ctx, soft, p) },
 		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, s.untold(err)...) })
 }
 
@@ -278,20 +278,26 @@ func (s *Store) DropAll(ctx context.Context, soft bool) error {
 // [Store.DropAll].
 func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return s.dropSpace(ctx,
-		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
+		func(ctx context.Context, p Probes) error { return s.dropTagsOnce(ctx, tags, soft, p) },
 		func(err error, when retry.When) bool { return s.pending.AddTags(retry.Failed(tags, err), soft, when) })
 }
 
-// dropSpace executes a drop that concerns no single key.
-func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(error, retry.When) bool) error {
+// dropSpace executes a drop that concerns no single key. It is not sent while the breaker of the only server
+// is open; a fleet gets it, for the servers that answer.
+func (s *Store) dropSpace(ctx context.Context, once func(context.Context, Probes) error, add func(error, retry.When) bool) error {
 	if !s.Used() {
 		return nil
 	}
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
-	err := CallerLeft(ctx)
+	err, sent, p := CallerLeft(ctx), true, Probes{}
+	if err == nil && s.tier != nil && s.guards.fleet == nil {
+		if sent, p.All = s.allow(""); !sent {
+			err = errBreaker
+		}
+	}
 	if err == nil {
-		err = once(ctx)
+		err = once(ctx, p)
 	}
 	if err == nil {
 		return nil
@@ -302,13 +308,13 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 // dropAllOnce is one attempt at a drop of everything. If some servers have not
 // confirmed, the drop is announced even so: other instances have values from the
 // servers that have.
-func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
+func (s *Store) dropAllOnce(ctx context.Context, soft bool, p Probes) (err error) {
 	if s.tier != nil {
 		err = s.confirmed(func() error {
 			begun := time.Now()
 			return s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
 		}, func() { s.pending.ConfirmedAll(soft) })
-		s.Report(ctx, "drop all", "", err, Probes{})
+		s.Report(ctx, "drop all", "", err, p)
 		if err != nil {
 			s.applyOwn()
 		}
@@ -356,13 +362,13 @@ func (s *Store) announceAll(ctx context.Context, soft bool) error {
 }
 
 // dropTagsOnce is one attempt at a drop of tags. It announces the confirmed tags.
-func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) (err error) {
+func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool, p Probes) (err error) {
 	if s.tier != nil {
 		err = s.confirmed(func() error {
 			begun := time.Now()
 			return s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
 		}, func() { s.pending.ConfirmedTags(tags, soft) })
-		s.Report(ctx, "drop tags", "", err, Probes{})
+		s.Report(ctx, "drop tags", "", err, p)
 		if err != nil {
 			s.applyOwn()
 			failed := retry.Failed(tags, err)

@@ -231,6 +231,50 @@ func TestDropsWhileL2IsLeftAloneReachItLater(t *testing.T) {
 	})
 }
 
+func TestDropsOfEverythingDoNotWaitForAnL2ThatIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for what, drop := range map[string]func(*strata.Cache[string, int64]) error{
+			"InvalidateAll":  func(c *strata.Cache[string, int64]) error { return c.InvalidateAll(t.Context()) },
+			"ExpireAll":      func(c *strata.Cache[string, int64]) error { return c.ExpireAll(t.Context()) },
+			"InvalidateTags": func(c *strata.Cache[string, int64]) error { return c.InvalidateTags(t.Context(), "t") },
+		} {
+			s, p := lab.NewShared(), &lab.Patient{}
+			c, well := lab.IllInstance(t, s, p), lab.Instance[string, int64](t, s)
+			lab.Must(t, well.Set(t.Context(), "k", 1, strata.WithTags("t")))
+			synctest.Wait()
+			p.Hangs.Store(true)
+			misses(t, c, "a", 5)
+			start := time.Now()
+			var unconfirmed *strata.RemoteError
+			if err := drop(c); !errors.As(err, &unconfirmed) || unconfirmed.Pending != 1 {
+				t.Errorf("%s: got %v, want a *RemoteError with 1 pending", what, err)
+			}
+			if took := time.Since(start); took != 0 {
+				t.Errorf("%s took %v", what, took)
+			}
+			time.Sleep(lab.BreakFor)
+			_ = drop(c) // a probe that fails, after which L2 is left alone for the whole time again
+			time.Sleep(lab.BreakFor - 1)
+			start = time.Now()
+			if err := drop(c); err == nil || time.Since(start) != 0 {
+				t.Errorf("%s after a probe: %v after %v", what, err, time.Since(start))
+			}
+			time.Sleep(1)
+			asked := p.Asked.Load()
+			p.Hangs.Store(false)
+			lab.Must(t, drop(c)) // the probe of the breaker
+			if p.Asked.Load() == asked || c.Stats().BreakerOpen {
+				t.Errorf("%s: L2 was asked %d times, and is left alone: %v", what, p.Asked.Load()-asked, c.Stats().BreakerOpen)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if v, ok := well.Get(t.Context(), "k"); ok || c.Stats().Pending != 0 {
+				t.Errorf("%s: got %d, %d drops pending", what, v, c.Stats().Pending)
+			}
+		}
+	})
+}
+
 func TestInstanceStartsWhileL2IsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := lab.NewShared(), &lab.Patient{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // limits sets the limits of loads.
@@ -26,6 +28,32 @@ func expiredCache(t *testing.T, change ...func(*strata.Options[string, int64])) 
 	lab.Must(t, c.Set(t.Context(), "k", 0))
 	lab.Must(t, c.Expire(t.Context(), "k"))
 	return c
+}
+
+// TestLeaseWithoutEndIsAskedForNowAndThen: the time left of the lease has no room for a later poll.
+func TestLeaseWithoutEndIsAskedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, endless := lab.NewShared(), limits(strata.Limits{Lease: math.MaxInt64})
+		var asked atomic.Int64
+		a := lab.Instance(t, s, endless)
+		b := lab.Instance(t, s, endless, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(op, _ string) (time.Duration, error) {
+				if op == "Acquire" && asked.Add(1) > 1000 {
+					return 0, errors.New("asked too often") // or the time of the bubble would stand still
+				}
+				return 0, nil
+			})
+		})
+		o := &lab.Origin{Takes: 10 * time.Second}
+		var load sync.WaitGroup
+		load.Go(func() { lab.MustGet(t, a, "k", o.Load) })
+		synctest.Wait()
+		lab.MustGet(t, b, "k", o.Load)
+		load.Wait()
+		if n := asked.Load(); n > 100 || o.Loads.Load() != 1 {
+			t.Errorf("asked %d times in 10 s, %d loads", n, o.Loads.Load())
+		}
+	})
 }
 
 func TestSoftTimeoutServesTheStaleValueAndTheLoadIsStored(t *testing.T) {

@@ -1,6 +1,7 @@
 package loads_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,43 @@ func TestSoftTimeoutOfABatchHoldsWithASlowL2(t *testing.T) {
 		if calls := o.asked(); calls != "[[a b]]" {
 			t.Errorf("loads of %v, want one for both", calls)
 		}
+	})
+}
+
+func TestSoftTimeoutHoldsBesideAReloadWithASlowL2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, slow := lab.NewShared(), &atomic.Bool{}
+		c := lab.Instance(t, s, softly, func(o *strata.Options[string, int64]) {
+			o.Remote.Timeout = time.Second
+			o.Remote.Tier = lab.Stalling(s.Tier, "Get", 300*time.Millisecond, slow)
+		})
+		lab.Must(t, c.Set(t.Context(), "k", 0))
+		time.Sleep(2 * time.Minute)
+		o := &lab.Origin{Takes: 10 * time.Second}
+		o.Value.Store(2)
+		var reload sync.WaitGroup
+		reload.Go(func() {
+			if v, err := c.GetOrLoad(t.Context(), "k", o.Load, strata.SkipRead()); v != 2 || err != nil {
+				t.Errorf("the reload: %d, %v", v, err)
+			}
+		})
+		time.Sleep(time.Second)
+		slow.Store(true)
+		for range 2 {
+			if took := lab.GetTakes(t, c, o.Load, 0); took != 100*time.Millisecond {
+				t.Errorf("waited %v, want 100ms", took)
+			}
+		}
+		begun := time.Now()
+		getsMany(t, c, &someKeys{}, map[string]int64{"k": 0}, "k")
+		if took := time.Since(begun); took != 100*time.Millisecond {
+			t.Errorf("a batch waited %v, want 100ms", took)
+		}
+		reload.Wait()
+		if n := o.Loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+		lab.GetTakes(t, c, o.Load, 2)
 	})
 }
 
