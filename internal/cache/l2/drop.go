@@ -290,9 +290,10 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context, Probes
 	}
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
-	err, sent, p := CallerLeft(ctx), true, Probes{}
+	err, p := CallerLeft(ctx), Probes{}
 	if err == nil && s.tier != nil && s.guards.fleet == nil {
-		if sent, p.All = s.allow(""); !sent {
+		ok, probe := s.allow("")
+		if p.All = probe; !ok {
 			err = errBreaker
 		}
 	}
