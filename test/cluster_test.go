@@ -281,6 +281,8 @@ func TestExpireAndNotModifiedSendNoPayload(t *testing.T) { noPayload(t, servers.
 func noPayload(t *testing.T, r server) {
 	const size = 1 << 20
 	c, line := instance(t, r, patient)
+	// On a cluster it repeats recent drops when it first hears of a server, and hears of all of them before that.
+	eventually(t, "the instance is connected", func() bool { return c.Stats().Connected })
 	payload := strings.Repeat("0123456789abcdef", size/16)
 	mustGet(t, c, "k", func(context.Context, string) (string, error) { return payload, nil })
 	if sent := line.Sent.Load(); sent < size {
