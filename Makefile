@@ -18,6 +18,10 @@ whole: SHORT :=
 # servers' clocks, beside which the others work. `make real` is all of that module.
 TESTED = $(if $(SHORT),test) $(filter-out test bench,$(MODULES))
 
+# Packages of one goroutine, which the race detector slows ten times, and finds nothing in. Single tests of this kind
+# say so: kit.Alone.
+ALONE = /test/(rules|mutants)$$|/testing/sim(/|$$)
+
 # The race detector needs cgo and a C compiler. Without one the tests still
 # run, and say that they ran without it.
 RACE := $(if $(shell command -v "$$(go env CC)"),-race)
@@ -42,11 +46,13 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 # other libraries gain nothing from the race detector.
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTED:%=./%/...)
+	go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $$(go list $(TESTED:%=./%/...) | grep -v -E '$(ALONE)')
 	@echo "== with an encoded L1"; go test -timeout 20m $(SHORT) $(RACE) -parallel 16 $(addprefix ./internal/testing/coherence/,agreement loads) -encoded
 	cd bench && go test $(SHORT) ./...
-	@echo "== what is allocated, which the race detector hides"; go test -vet=off -run Alloc $$(go list -f '{{.Dir}}' ./... | \
-		while read -r d; do ! grep -qs '^func Test.*Alloc' "$$d"/*_test.go || echo "$$d"; done)
+	@echo "== without the race detector"; go test $(SHORT) $$(go list ./... ./test/... | grep -E '$(ALONE)')
+	@echo "== what is allocated, which the race detector hides, and what one goroutine does"
+	go test -vet=off $(SHORT) -run "Alloc|$$(grep -rhB1 --include=*_test.go 'kit\.Alone(t)$$' . | sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/^\1$$/p' | paste -sd'|')" \
+		$$(go list -f '{{.Dir}}' ./... | while read -r d; do ! grep -qs -e '^func Test.*Alloc' -e 'kit\.Alone(t)$$' "$$d"/*_test.go || echo "$$d"; done)
 
 # The linters vet all modules, in one workspace. That the tests of each module
 # find their imports without it is seen by listing them.

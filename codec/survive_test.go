@@ -222,6 +222,7 @@ func TestJSONRefusesWhatMethodsDoNotUndo(t *testing.T) {
 // TestNoShapeOfAValueEndsTheProcess encodes values with deep nesting, values nested in
 // themselves, and values with one part in very many places.
 func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
+	kit.Alone(t)
 	kit.Watch(t, 2*time.Minute)
 	const most = 10_000
 	for _, n := range []int{most, most + 1, kit.Rounds(300_000)} {

@@ -49,6 +49,7 @@ func made(t *testing.T, o memory.Options[int, int]) *memory.Cache[int, int] {
 
 // A cache has as many hits as one made with its present bound.
 func TestCacheWithALoweredBoundHitsWhatOneMadeWithItHits(t *testing.T) {
+	kit.Alone(t)
 	n := kit.Rounds(20_000)
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
 		want := hits(made(t, memory.Options[int, int]{MaxEntries: n}), n)
@@ -64,6 +65,7 @@ func TestCacheWithALoweredBoundHitsWhatOneMadeWithItHits(t *testing.T) {
 
 // Weights of one are entries, with however many processors.
 func TestCacheBoundedByWeightHitsWhatOneBoundedByEntriesHits(t *testing.T) {
+	kit.Alone(t)
 	n := kit.Rounds(50_000)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(32))
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
@@ -77,6 +79,7 @@ func TestCacheBoundedByWeightHitsWhatOneBoundedByEntriesHits(t *testing.T) {
 
 // A generous bound of the weight beside one of the number costs no hits.
 func TestCacheWithTwoBoundsHitsWhatOneWithTheNarrowerBoundHits(t *testing.T) {
+	kit.Alone(t)
 	n := kit.Rounds(20_000)
 	for name, hits := range map[string]func(*memory.Cache[int, int], int) float64{"stream": ofAStream, "loop": ofALoop} {
 		want := hits(made(t, memory.Options[int, int]{MaxEntries: n}), n)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/sim"
 	"github.com/strata-cache/strata/internal/testing/sim/sized"
 	"github.com/strata-cache/strata/memory"
@@ -77,6 +78,7 @@ func TestHeavyValuesThatMustBeStoredAre(t *testing.T) {
 // TestOneHitsCostTheSameAtAnyWeight asks for light keys by popularity, beside keys that are asked
 // for once: the same weight of these, as many light entries or as few heavy ones.
 func TestOneHitsCostTheSameAtAnyWeight(t *testing.T) {
+	kit.Alone(t)
 	base := oneHits(t, 1)
 	for _, heavy := range []int{5, 20, 50, 200, 400} {
 		if got := oneHits(t, heavy); got < base-2 {
@@ -124,6 +126,7 @@ func (c sizes) Access(r sized.Request) bool {
 // TestSizedHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards, with a
 // simulator of one.
 func TestSizedHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
+	kit.Alone(t)
 	for name, size := range map[string]func(uint64) int64{"web": sized.Web, "etc": sized.ETC} {
 		tr := sized.Of(name, sim.Take(sim.Zipf(40_000, 0.9, 1), 60_000), size)
 		for _, bound := range tr.Bounds() {
@@ -157,6 +160,7 @@ func weightOf(_, weight int) int64 { return int64(weight) }
 // TestHeavyEntryInUseStays asks for an entry of half the bound at every second request, beside keys that are asked for
 // once.
 func TestHeavyEntryInUseStays(t *testing.T) {
+	kit.Alone(t)
 	processors(t, 4)
 	const bound, rounds = 20_000, 30_000
 	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU} {
@@ -183,6 +187,7 @@ func TestHeavyEntryInUseStays(t *testing.T) {
 // TestHeavyEntryTakesItsRoomFromTheOldest stores an entry of a part of the bound, beside entries of which a few were
 // read.
 func TestHeavyEntryTakesItsRoomFromTheOldest(t *testing.T) {
+	kit.Alone(t)
 	processors(t, 4)
 	const bound, used = 50_000, 2500
 	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU} {

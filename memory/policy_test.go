@@ -73,6 +73,7 @@ func capacities() []int {
 // TestHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards and
 // its hash table, with a simulator of one queue.
 func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
+	kit.Alone(t)
 	for _, tr := range traces(100_000) {
 		for _, n := range capacities() {
 			t.Run(fmt.Sprint(tr.Name, " ", n), func(t *testing.T) {

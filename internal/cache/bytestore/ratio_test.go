@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // request is one read of a key, whose value has a size.
@@ -57,6 +59,7 @@ func hitsOfFIFO(all []request, room int) (hits int) {
 // TestHitsMoreThanFIFO compares the store, with all that it needs for itself, with a queue that needs
 // nothing beside keys and values.
 func TestHitsMoreThanFIFO(t *testing.T) {
+	kit.Alone(t)
 	all, bytes := requests(400_000)
 	for _, share := range []int{200, 50, 20, 7} {
 		room := bytes / share

@@ -26,6 +26,7 @@ func fill(c *Store, n, size int) int {
 
 // TestResizedStoreHoldsWhatItsBudgetHolds makes stores smaller and larger, and fills them.
 func TestResizedStoreHoldsWhatItsBudgetHolds(t *testing.T) {
+	kit.Alone(t)
 	for _, x := range []struct {
 		processors int
 		from, to   int64
@@ -54,6 +55,7 @@ func TestResizedStoreHoldsWhatItsBudgetHolds(t *testing.T) {
 
 // TestSmallerStoreKeepsWhatWasRead makes a full store smaller.
 func TestSmallerStoreKeepsWhatWasRead(t *testing.T) {
+	kit.Alone(t)
 	for _, size := range []int{100, 5000} {
 		c := made(t, 2, 64<<20)
 		n := fill(c, 80<<20/size, size)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/cache/evict"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // counted is a cache that counts how often it tells of each entry.
@@ -75,6 +76,7 @@ func changing(name string, times int) (next func(i int) int) {
 // TestChangedKeysAreFoundAfterAResize makes a cache smaller and larger while the keys in use change. The bound holds at every
 // step, and each entry that leaves is told of once.
 func TestChangedKeysAreFoundAfterAResize(t *testing.T) {
+	kit.Alone(t)
 	for _, name := range []string{"loops over 900 others", "a window of 800 that moves"} {
 		ratio := func(p evict.Policy) float64 {
 			c, next, i := newCounted(t, Config[int, int]{MaxEntries: 1000, Policy: p}), changing(name, 1), 0
@@ -108,6 +110,7 @@ func TestChangedKeysAreFoundAfterAResize(t *testing.T) {
 // TestChangedKeysAreFoundBesideAGuard has a guard in place of a bound, or beside one that is changed. A cache with so wide a
 // bound has eight shards, and each of them the entries of one of a thousand.
 func TestChangedKeysAreFoundBesideAGuard(t *testing.T) {
+	kit.Alone(t)
 	const times = 8
 	for _, name := range []string{"loops over 900 others", "a window of 800 that moves"} {
 		ratio := func(p evict.Policy) float64 {

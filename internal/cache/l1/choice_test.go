@@ -22,6 +22,7 @@ var policies = evict.Policies() // read-only
 // and the share evicted at once. With -short every seventh kind has its turn: 7 divides the
 // number of values of nothing, so that each pair of values comes up.
 func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
+	kit.Alone(t)
 	kind := func(n *int, kinds int) (k int) {
 		*n, k = *n/kinds, *n%kinds
 		return k
@@ -190,6 +191,7 @@ func TestEvictShareIsEvictedAtOnce(t *testing.T) {
 // no room has the share of all evicted, by all shards alike. Of a large share it evicts some
 // itself, and the sweeper the rest, until there is nothing to do.
 func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
+	kit.Alone(t)
 	for _, x := range []struct {
 		entries, weight int64
 		share           float64

@@ -14,6 +14,7 @@ import (
 // TestShardsOfWeighedEntriesFollowTheirNumber fills caches of the same bound with entries
 // of different weights.
 func TestShardsOfWeighedEntriesFollowTheirNumber(t *testing.T) {
+	kit.Alone(t)
 	const bound = 1 << 24
 	for _, p := range evict.Policies() {
 		for _, x := range []struct {

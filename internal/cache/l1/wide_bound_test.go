@@ -3,11 +3,14 @@ package l1
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed has keys that come back between keys that are read once, under the wide bounds of
 // docs/guide/how-much-memory.md.
 func TestGuardedCacheWithAGenerousBoundKeepsWhatIsUsed(t *testing.T) {
+	kit.Alone(t)
 	const size = 20_000
 	n, bounds := 20*size, []int64{1 << 16, 1 << 30, 10_000_000}
 	if testing.Short() {

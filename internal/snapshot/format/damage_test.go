@@ -151,6 +151,7 @@ func splitFrames(b []byte) (frames [][]byte) {
 }
 
 func TestFramesInAnotherOrderAreSeen(t *testing.T) {
+	kit.Alone(t)
 	for _, b := range [][]byte{small(t, format.Keys), small(t, format.Values), large(t)} {
 		_, whole, _ := read(bytes.NewReader(b), format.Limits{})
 		frames := splitFrames(b)
