@@ -105,3 +105,12 @@ func expand(t *testing.T, c codec.Compressor, short []byte, room int) ([]byte, e
 	}
 	return out[len(head):], nil
 }
+
+// Length is a writer that counts the bytes and keeps none.
+type Length int
+
+// Write implements io.Writer.
+func (l *Length) Write(p []byte) (int, error) {
+	*l += Length(len(p))
+	return len(p), nil
+}
