@@ -46,10 +46,11 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 # other libraries gain nothing from the race detector.
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $$(go list $(TESTED:%=./%/...) | grep -v -E '$(ALONE)')
+	all=$$(go list $(TESTED:%=./%/...)) && go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$$(echo "$$all" | grep -v -E '$(ALONE)')
 	@echo "== with an encoded L1"; go test -timeout 20m $(SHORT) $(RACE) -parallel 16 $(addprefix ./internal/testing/coherence/,agreement loads) -encoded
 	cd bench && go test $(SHORT) ./...
-	@echo "== without the race detector"; go test $(SHORT) $$(go list ./... ./test/... | grep -E '$(ALONE)')
+	@echo "== without the race detector"; all=$$(go list ./... ./test/...) && go test $(SHORT) $$(echo "$$all" | grep -E '$(ALONE)')
 	@echo "== what is allocated, which the race detector hides, and what one goroutine does"
 	go test -vet=off $(SHORT) -run "Alloc|$$(grep -rhB1 --include=*_test.go 'kit\.Alone(t)$$' . | sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/^\1$$/p' | paste -sd'|')" \
 		$$(go list -f '{{.Dir}}' ./... | while read -r d; do ! grep -qs -e '^func Test.*Alloc' -e 'kit\.Alone(t)$$' "$$d"/*_test.go || echo "$$d"; done)

@@ -46,7 +46,7 @@ type mode struct {
 	registered func() // called when a refresh leads a flight or has joined one; nil: never
 }
 
-// add adds the options of a caller to c. It fills a call where it is: to return one costs a hit 3 ns.
+// add adds the options of a caller to c. It fills a call where it is: without copies of calls a Set takes 2 % less.
 func (c *call) add(opts []CallOption) {
 	for i := range opts {
 		o := &opts[i].wants
