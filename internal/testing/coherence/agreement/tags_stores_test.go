@@ -404,3 +404,21 @@ func TestTagsOfOptionsNeedATierThatHasThem(t *testing.T) {
 		t.Errorf("New returned %v", err)
 	}
 }
+
+func TestEntriesOfASetManyHaveTheirOwnTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.Instance(t, lab.NewShared(), func(o *strata.Options[string, int64]) {
+			o.Tags = func(key string, _ int64) []string { return []string{key} }
+		})
+		all := map[string]int64{"a": 1, "b": 2, "c": 3, "d": 4}
+		for dropped := range all {
+			lab.Must(t, c.SetMany(t.Context(), all))
+			lab.Must(t, c.InvalidateTags(t.Context(), dropped))
+			for key := range all {
+				if _, ok := c.Get(t.Context(), key); ok == (key == dropped) {
+					t.Errorf("%s is there: %v after a drop of the tag %s", key, ok, dropped)
+				}
+			}
+		}
+	})
+}
