@@ -23,22 +23,21 @@ const (
 	drift = 1e-4
 )
 
-// clock estimates the clock of a server, which shows its time in steps. Each reading
-// says that the server's time, in ms less the local time, is between two bounds; all
-// readings together give narrow ones. If the steps are long, readings are made at the local
-// times at which the server may just be about to count, so that each halves the uncertainty.
-// The zero clock has no reading.
+// clock estimates the clock of a server, which shows its time in steps. Each reading says that the server's
+// time, in ms less the local time, is between two bounds; all readings together give narrow ones. If the
+// steps are long, readings are made at the local times at which the server may just be about to count, so
+// that each halves the uncertainty. The zero clock has no reading.
 type clock struct {
 	mu        sync.Mutex // guards below; never held while the server is asked
 	begun     time.Time  // the origin of local times
 	low, high time.Duration
 	step      time.Duration // of the server's clock
 	read      time.Time     // of the last reading, zero for none
+	late      time.Time     // of the first reading not believed, while others may be: for 4 steps
 	asking    bool
 }
 
-// instant is the reading of a clock at one moment: the server's time in ms is
-// between early and late.
+// instant is the reading of a clock at one moment: the server's time in ms is between early and late.
 type instant struct{ early, late int64 }
 
 // asker asks a server for its time, which is t or later, and before t+step.
@@ -76,7 +75,7 @@ func (c *clock) due(now time.Time) bool {
 func (c *clock) wanted(now time.Time) bool {
 	age := now.Sub(c.read)
 	width := c.high - c.low
-	if width <= precise || age < precise {
+	if width <= precise && now.Sub(c.late) > 4*c.step || age < precise {
 		return age > clockAge
 	}
 	if c.step <= precise {
@@ -94,9 +93,9 @@ func (c *clock) known() bool {
 	return !c.read.IsZero()
 }
 
-// answered adds a reading: the server's clock showed t at some time from asked to
-// heard. Bounds that contradict each other come from a clock set meanwhile: then
-// the new bounds count.
+// answered adds a reading: the server's clock showed t at some time from asked to heard. Bounds
+// that contradict each other come from a clock set meanwhile: then the new bounds count. But a
+// server without a processor counts late for a moment: then the old ones are kept for two steps.
 func (c *clock) answered(asked, heard, t time.Time, step time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +110,14 @@ func (c *clock) answered(asked, heard, t time.Time, step time.Duration, err erro
 	low, high := server-heard.Sub(c.begun), server+step-asked.Sub(c.begun)
 	if !c.read.IsZero() {
 		wider := time.Duration(drift * float64(heard.Sub(c.read)))
-		if l, h := max(low, c.low-wider), min(high, c.high+wider); l <= h {
+		behind, doubt := c.low-wider-high, heard.Sub(c.late)
+		switch l, h := max(low, c.low-wider), min(high, c.high+wider); {
+		case l <= h:
 			low, high = l, h
+		case behind > 0 && behind < step && (doubt <= 2*step || doubt > 4*step):
+			if low, high = c.low-wider, c.high+wider; doubt > 4*step {
+				c.late = heard
+			}
 		}
 	}
 	c.low, c.high, c.step, c.read = low, high, step, heard
@@ -186,9 +191,8 @@ func (t *Tier) timeOfTags() instant {
 	return t.names.clock(server).at(time.Now())
 }
 
-// clockFrom returns the tag clock for the latest drop among tags read before: no drop is
-// later, unless its tag is damaged. If clockFrom cannot know the clock, it returns the
-// largest number.
+// clockFrom returns the tag clock for the latest drop among tags read before: no drop is later, unless its
+// tag is damaged. If clockFrom cannot know the clock, it returns the largest number.
 func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	n := t.names
 	if clock := n.newestClock(); latest <= clock {
@@ -223,8 +227,7 @@ func (n *namespace) newestClock() uint64 {
 	return n.tags.value
 }
 
-// clockShift leaves room for the drops of a millisecond in a clock that begins at the
-// time in ms.
+// clockShift leaves room for the drops of a millisecond in a clock that begins at the time in ms.
 const clockShift = 22
 
 // ordered is a bit of a clock that a drop has set beyond the server's time, once after the

@@ -82,6 +82,44 @@ func TestClockFollowsAServerWhoseClockIsSet(t *testing.T) {
 	})
 }
 
+// TestClockKeepsItsEstimateBesideAServerThatCountsLate has a server count 300 ms late for a while, as
+// one without a processor does, and then in time: no instant is earlier than the one before. A clock
+// that was set back by that much is followed.
+func TestClockKeepsItsEstimateBesideAServerThatCountsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		late, readings := time.Duration(0), 0
+		ask := func(context.Context) (time.Time, time.Duration, error) {
+			readings++
+			return time.Now().Add(-late).Truncate(time.Second), time.Second, nil
+		}
+		early := int64(0)
+		until := func(end time.Duration, follows bool) {
+			for start := time.Now(); time.Since(start) < end; time.Sleep(30 * time.Millisecond) { // in the bubble's time
+				at, err := c.now(t.Context(), ask)
+				if err != nil || !follows && at.early < early {
+					t.Fatalf("%v, %v: earlier than %d, the one before", at, err, early)
+				}
+				early = at.early
+			}
+		}
+		for range 3 {
+			late = 0
+			until(clockAge+10*time.Second, false)
+			late = 300 * time.Millisecond
+			for known := readings; readings == known; {
+				until(30*time.Millisecond, false)
+			}
+			until(time.Second, false)
+		}
+		until(clockAge, true)
+		at := c.at(time.Now())
+		if now := time.Now().Add(-late).UnixMilli(); at.early > now || at.late < now {
+			t.Errorf("%v: the time of a clock that was set back is %d", at, now)
+		}
+	})
+}
+
 func TestClockKeepsItsEstimateWhileTheServerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
