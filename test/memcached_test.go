@@ -218,7 +218,7 @@ func TestMemcachedListensOnASocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Kill)
-	c, err := memcached.New(memcached.Options{Servers: []string{path}})
+	c, err := memcached.New(memcached.Options{Servers: []string{path}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package servers
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata/memcached"
 )
@@ -37,10 +38,11 @@ func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 	return &Memcached{s, tested{&s.server, t}}
 }
 
-// Client returns a client, and closes it when the test ends.
+// Client returns a client, and closes it when the test ends. Its calls have five seconds, as the
+// machine may be busy.
 func (m *Memcached) Client(t testing.TB, changes ...func(*memcached.Options)) *memcached.Client {
 	t.Helper()
-	c, err := m.Open(changes...)
+	c, err := m.Open(append([]func(*memcached.Options){func(o *memcached.Options) { o.Timeout = 5 * time.Second }}, changes...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
