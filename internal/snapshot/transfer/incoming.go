@@ -122,8 +122,9 @@ func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o 
 	}
 	n.Value.Taken = true
 	o = Changed
+	negative := r.negative(key)
 	c.Flights.Restore(r.watch, key, func() {
-		if r.has(key) {
+		if negative || r.has(key) {
 			o = Present
 		} else if r.Admit(func() { c.Negatives.Set(n, 1) }) {
 			o = r.stored(key)
@@ -139,13 +140,15 @@ func (r *incoming[K, V]) stampsOf(e *format.Entry) local.Stamps {
 	return s
 }
 
-// has reports whether L1 has an answer for key. The lock of its flights is held.
+// has reports whether L1 has a value for key. The lock of its flights is held.
 func (r *incoming[K, V]) has(key K) bool {
-	if e, now := r.c.Values.Glance(key); e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e) {
-		return true
-	}
-	return r.c.Recall(key) != nil
+	e, now := r.c.Values.Glance(key)
+	return e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e)
 }
+
+// negative reports whether L1 has a negative entry or a failure of key. That may call the program's Key, so no
+// lock of flights is held; later ones are changes of the key, which the watch sees.
+func (r *incoming[K, V]) negative(key K) bool { return r.c.Recall(key) != nil }
 
 // insert puts v into L1 as the entry of key.
 func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago time.Duration) (o Outcome) {
@@ -180,8 +183,9 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 	}
 	var removed []local.Removal[K, V]
 	o = Changed
+	negative := r.negative(key)
 	c.Flights.Restore(r.watch, key, func() {
-		if r.has(key) {
+		if negative || r.has(key) {
 			o = Present
 			return
 		}

@@ -3,7 +3,9 @@ package agreement_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +228,59 @@ func TestDropsOfACacheWithoutABusAreGivenAlong(t *testing.T) {
 		r.DropAll()
 		if _, ok := c.Get(t.Context(), "y"); ok {
 			t.Error("everything was dropped")
+		}
+	})
+}
+
+// TestRestoreCallsNoKeyUnderALock restores the entry of a key that has a negative entry here, after a
+// message about other keys was lost: to judge the negative entry calls Key, which may use the cache.
+func TestRestoreCallsNoKeyUnderALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		ear := s.Bus.Connect()
+		called, locked := 0, 0
+		key := func(k string) string {
+			called++
+			var callers [64]uintptr
+			for frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])]); ; {
+				f, more := frames.Next()
+				if strings.Contains(f.Function, "flight.(*Group") && strings.HasSuffix(f.Function, ".Restore") {
+					locked++
+				}
+				if !more {
+					return k
+				}
+			}
+		}
+		text := func(o *strata.Options[string, int64]) {
+			o.TTL, o.NotFoundTTL = time.Hour, time.Hour
+			o.Remote.Key, o.Remote.ParseKey = key, func(s string) (string, error) { return s, nil }
+		}
+		a := lab.Instance(t, s, text)
+		b := lab.Instance(t, s, text, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+		if _, err := b.GetOrLoad(t.Context(), "k", lab.NoneOf); !strata.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		ear.Cut()
+		synctest.Wait()
+		lab.Must(t, a.Invalidate(t.Context(), "other"))
+		ear.Join()
+		synctest.Wait()
+		time.Sleep(time.Minute) // in the bubble
+		_, position := lab.EntriesOf(t, a, 0, 1)
+		r := lab.RestoreOf(t, b)
+		r.Cover(t.Context(), position)
+		called = 0
+		for _, e := range []*format.Entry{
+			{Key: []byte("k"), Value: []byte("1"), Fresh: time.Hour, Left: time.Hour, Weight: 1, Age: format.Unknown},
+			{Key: []byte("k"), NotFound: true, Fresh: time.Hour, Left: time.Hour, Weight: 1, Age: format.Unknown},
+		} {
+			if o := r.Entry(e, 0, false); o != transfer.Present {
+				t.Error(o)
+			}
+		}
+		if called == 0 || locked > 0 {
+			t.Errorf("Key was called %d times, %d under a lock", called, locked)
 		}
 	})
 }
