@@ -136,8 +136,7 @@ func firsts[C interface{ at() string }](some []C) (first []C) {
 // turn reads, decides and writes once. Changes that another client has overtaken are
 // not done afterwards.
 func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
-	at, err := t.now(ctx, server)
-	if err != nil {
+	if _, err := t.now(ctx, server); err != nil {
 		return err
 	}
 	r := t.ask(ctx, server)
@@ -149,6 +148,7 @@ func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
 	if err != nil {
 		return err
 	}
+	at := t.names.clock(server).at(time.Now()) // not before the read: a lease given meanwhile would seem too long
 	var writes []Swap
 	var written []*change
 	for i, c := range some {

@@ -1,6 +1,7 @@
 package castier_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -179,6 +180,42 @@ func TestClockThatWasAskedForBeforeRecheckIsKnown(t *testing.T) {
 		}
 		if is := tagsOf(t, other, "t"); is.Dropped > lease.Clock {
 			t.Errorf("the tag was dropped at %d, the lease has clock %d", is.Dropped, lease.Clock)
+		}
+	})
+}
+
+// TestCallerThatIsHeldUpIsGrantedNoSecondLease has a caller held up before its read, while another gets
+// the lease. A value stored meanwhile is over for such a caller when its life has ended.
+func TestCallerThatIsHeldUpIsGrantedNoSecondLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := lab.NewModel(t, 1)
+		var meanwhile func()
+		slow := another(lab.Around(m, func(ctx context.Context, _ int, c *lab.ModelCall, run func(context.Context) error) error {
+			if f := meanwhile; f != nil && len(c.Keys) > 0 {
+				meanwhile = nil
+				f()
+			}
+			return run(ctx)
+		}))
+		other := another(m)
+		acquire(t, slow, "before") // the clock is known
+		var first remote.Lease
+		meanwhile = func() {
+			time.Sleep(5 * time.Second) // in the bubble
+			first = acquire(t, other, "k").Lease
+		}
+		if l := acquire(t, slow, "k").Lease; first.Grant != remote.Granted || l.Grant != remote.Busy || l.Wait > time.Minute+time.Second {
+			t.Errorf("after %+v the caller that was held up got %+v; want Busy", first, l)
+		}
+		meanwhile = func() {
+			if !put(t, other, "k", "v", first) {
+				t.Error("refused")
+			}
+			time.Sleep(2 * time.Minute) // in the bubble: it is fresh for one
+		}
+		held, err := slow.Get(t.Context(), []string{"k"})
+		if err != nil || string(held[0].Data) != "v" || held[0].Fresh > 0 {
+			t.Errorf("%+v, %v; want a stale value", held, err)
 		}
 	})
 }

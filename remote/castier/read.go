@@ -99,8 +99,7 @@ func (t *Tier) read(ctx context.Context, server int, g reading, some []int) erro
 
 // states reads the states of some keys from their server.
 func (t *Tier) states(ctx context.Context, server int, g reading, some []int) error {
-	at, err := t.now(ctx, server)
-	if err != nil {
+	if _, err := t.now(ctx, server); err != nil {
 		return err
 	}
 	r := t.ask(ctx, server)
@@ -115,6 +114,7 @@ func (t *Tier) states(ctx context.Context, server int, g reading, some []int) er
 		return err
 	}
 	items, errs = spread(items, errs, places)
+	at := t.names.clock(server).at(time.Now())
 	for k, i := range some {
 		g.all[i], g.errs[i] = remote.Held{}, errs.at(k)
 		if items[k].Version == (Version{}) || g.errs[i] != nil {

@@ -147,7 +147,7 @@ func (r *incoming[K, V]) has(key K) bool {
 }
 
 // negative reports whether L1 has a negative entry or a failure of key. That may call the program's Key, so no
-// lock of flights is held; later ones are changes of the key, which the watch sees.
+// lock of flights is held. The watch sees a negative entry that comes later; a failure harms no entry.
 func (r *incoming[K, V]) negative(key K) bool { return r.c.Recall(key) != nil }
 
 // insert puts v into L1 as the entry of key.

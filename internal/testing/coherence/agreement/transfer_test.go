@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,14 +239,14 @@ func TestRestoreCallsNoKeyUnderALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()
 		ear := s.Bus.Connect()
-		called, locked := 0, 0
+		var called, locked atomic.Int64
 		key := func(k string) string {
-			called++
+			called.Add(1)
 			var callers [64]uintptr
 			for frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])]); ; {
 				f, more := frames.Next()
 				if strings.Contains(f.Function, "flight.(*Group") && strings.HasSuffix(f.Function, ".Restore") {
-					locked++
+					locked.Add(1)
 				}
 				if !more {
 					return k
@@ -270,7 +271,7 @@ func TestRestoreCallsNoKeyUnderALock(t *testing.T) {
 		_, position := lab.EntriesOf(t, a, 0, 1)
 		r := lab.RestoreOf(t, b)
 		r.Cover(t.Context(), position)
-		called = 0
+		called.Store(0)
 		for _, e := range []*format.Entry{
 			{Key: []byte("k"), Value: []byte("1"), Fresh: time.Hour, Left: time.Hour, Weight: 1, Age: format.Unknown},
 			{Key: []byte("k"), NotFound: true, Fresh: time.Hour, Left: time.Hour, Weight: 1, Age: format.Unknown},
@@ -279,8 +280,8 @@ func TestRestoreCallsNoKeyUnderALock(t *testing.T) {
 				t.Error(o)
 			}
 		}
-		if called == 0 || locked > 0 {
-			t.Errorf("Key was called %d times, %d under a lock", called, locked)
+		if called.Load() == 0 || locked.Load() > 0 {
+			t.Errorf("Key was called %d times, %d under a lock", called.Load(), locked.Load())
 		}
 	})
 }
