@@ -45,11 +45,11 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 		r := StartRedis(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", ports[i],
 			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes"),
-			"--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
+			"--cluster-node-timeout", strconv.FormatInt(startTimeout.Milliseconds(), 10), // a handshake lasts no longer
 			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 		}, args...)...)
 		c.Nodes = append(c.Nodes, r)
-		c.raw = append(c.raw, r.Client(t, func(o *redis.Options) { o.Network, o.Addr = "unix", r.Socket }))
+		c.raw = append(c.raw, r.Client(t, func(o *redis.Options) { o.Network, o.Addr, o.Timeout = "unix", r.Socket, startTimeout }))
 		c.ids = append(c.ids, c.must(i, "CLUSTER", "MYID"))
 		c.must(i, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < primaries {
@@ -57,11 +57,16 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 		}
 	}
 	for i := range n {
-		c.must(0, "CLUSTER", "MEET", "127.0.0.1", strings.TrimPrefix(c.Nodes[i].Addr, "127.0.0.1:"), ports[i])
+		for j := range i { // all pairs: gossip takes a part of the node timeout
+			c.must(j, "CLUSTER", "MEET", "127.0.0.1", strings.TrimPrefix(c.Nodes[i].Addr, "127.0.0.1:"), ports[i])
+		}
 	}
 	c.await("all know each other", func(i int) bool {
 		return strings.Count(c.must(i, "CLUSTER", "NODES"), " connected") == n
 	})
+	for i := range n {
+		c.must(i, "CONFIG", "SET", "cluster-node-timeout", NodeTimeout.Milliseconds())
+	}
 	for i := primaries; i < n; i++ {
 		c.must(i, "CLUSTER", "REPLICATE", c.ids[i%primaries])
 	}
