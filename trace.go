@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/observe"
 )
 
 // Tracer is told of the work of a cache as spans of a trace. Package otel has one for
 // OpenTelemetry. Reads that L1 answers have no span, and never ask the Tracer. Its methods
 // must be safe for concurrent use; a panic is contained, counted and logged. They run as
-// [Hooks] do: work has no span if its Start took too long.
+// [Hooks] do: if Start takes too long, the work goes on outside its span, which ends with the work.
 type Tracer interface {
 	// Start begins a span. It returns a context, made of ctx, for the work
 	// inside the span: of requests to L2 and, in a load, of the Loader. The span ends when
@@ -76,7 +77,7 @@ type SpanEnd struct {
 type span struct {
 	c   *core
 	ctx context.Context // of the caller
-	end func(SpanEnd)
+	end observe.Ending[SpanEnd]
 }
 
 // begin begins a span, if there is a Tracer.
@@ -87,20 +88,21 @@ func (c *core) begin(ctx context.Context, s Span) (within context.Context, _ *sp
 	return c.beginTraced(ctx, s)
 }
 
-// beginTraced begins a span of the Tracer. It returns nil if the Tracer takes too long, panics,
-// or returns no context or no end: the work then has no span.
+// beginTraced begins a span of the Tracer. If the Tracer takes too long, panics, or returns no context
+// or no end, the work is not within its span.
 func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context, begun *span) {
-	s.Cache = c.settings.Name
+	s.Cache, begun = c.settings.Name, &span{c: c, ctx: ctx}
 	var inner context.Context
 	var end func(SpanEnd)
 	ended := c.callbacks.Tracer.Run(ctx, func() {
 		defer c.contain("Tracer")
 		inner, end = c.settings.Tracer.Start(ctx, s)
+		begun.end.Begins(end)
 	})
 	if !ended || inner == nil || end == nil {
-		return ctx, nil
+		return ctx, begun
 	}
-	return inner, &span{c, ctx, end}
+	return inner, begun
 }
 
 // beginRead begins the span of a read or refresh with the options o.
@@ -127,7 +129,7 @@ func (s *span) finish(e SpanEnd) {
 	}
 	s.c.callbacks.Tracer.Run(s.ctx, func() {
 		defer s.c.contain("Tracer")
-		s.end(e)
+		s.end.End(e)
 	})
 }
 

@@ -99,7 +99,7 @@ func writeCurves(w io.Writer, rows []row) error {
 	if step == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\nrequests that hit L1 in %%, in steps of %s after the start of an instance\n\n", seconds(step))
+	fmt.Fprintf(w, "\nrequests that hit L1 in %%, in steps of %s after the start of an instance\n\n", seconds(step.Round(time.Millisecond)))
 	if err := hits.write(w); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func TestComparisonIsATable(t *testing.T) {
 			Latency: load.Latencies{P50: 1880 * time.Millisecond, P95: 3340 * time.Millisecond, P99: 3420 * time.Millisecond},
 		}},
 		{phase: restarted, cache: hello.Counts{L1Hits: 4542, L2Hits: 250, Shared: 12_300_000}, result: &load.Result{
-			Elapsed: 5 * time.Second, Done: 4_000, Status: map[int]int64{200: 4_000},
+			Elapsed: 5*time.Second + 1_234_567*time.Nanosecond, Done: 4_000, Status: map[int]int64{200: 4_000},
 			Latency: load.Latencies{P50: 4560 * time.Microsecond, P95: 7100 * time.Microsecond, P99: 9810 * time.Microsecond},
 		}},
 	}

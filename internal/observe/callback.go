@@ -372,3 +372,38 @@ func levelHere() (n int) {
 	}
 	return n
 }
+
+// Ending ends a piece of work that a function of the program has begun: after that function has
+// returned, however late, and after the work. The zero Ending is ready to use. Its methods are safe
+// for concurrent use.
+type Ending[E any] struct {
+	mu    sync.Mutex // guards below
+	end   func(E)    // nil until the function has returned it
+	ended *E         // of work that ended before
+}
+
+// Begins takes the function that ends the work, which may be nil. It calls end at once if the work has
+// ended by now.
+func (g *Ending[E]) Begins(end func(E)) {
+	g.mu.Lock()
+	g.end = end
+	e := g.ended
+	g.mu.Unlock()
+	if e != nil && end != nil {
+		end(*e)
+	}
+}
+
+// End ends the work. It must be called once.
+func (g *Ending[E]) End(e E) {
+	g.mu.Lock()
+	end := g.end
+	if end == nil {
+		late := e // most work has an end by now, and allocates nothing
+		g.ended = &late
+	}
+	g.mu.Unlock()
+	if end != nil {
+		end(e)
+	}
+}

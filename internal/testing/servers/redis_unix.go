@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata/redis"
 )
@@ -54,10 +55,11 @@ func orSkip(t testing.TB, err error) {
 	}
 }
 
-// Client returns a client, and closes it when the test ends.
+// Client returns a client, and closes it when the test ends. Its calls have five seconds, as the
+// machine may be busy.
 func (r *Redis) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	c, err := r.Open(changes...)
+	c, err := r.Open(append([]func(*redis.Options){func(o *redis.Options) { o.Timeout = 5 * time.Second }}, changes...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -346,3 +346,48 @@ func TestTracerThatPanicsChangesNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// lateTracer begins each span after so long, in a bubble.
+type lateTracer struct {
+	*recorder
+	after time.Duration
+}
+
+func (l lateTracer) Start(ctx context.Context, s strata.Span) (context.Context, func(strata.SpanEnd)) {
+	time.Sleep(l.after) // in a bubble
+	return l.recorder.Start(ctx, s)
+}
+
+// TestSpanThatBeginsLateEnds has spans that begin during their work, and spans that begin after it.
+func TestSpanThatBeginsLateEnds(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			r := new(recorder)
+			c := lab.Instance(t, lab.NewShared(), func(o *strata.Options[string, int64]) { o.Tracer = lateTracer{r, after} })
+			v, err := c.GetOrLoad(t.Context(), "k", func(ctx context.Context, _ string) (int64, error) {
+				if id := idIn(ctx); id != 0 {
+					t.Errorf("the load is within the span %d", id)
+				}
+				time.Sleep(10 * time.Second)
+				return 1, nil
+			})
+			if v != 1 || err != nil {
+				t.Fatalf("%d, %v", v, err)
+			}
+			if err := c.Invalidate(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if len(r.spans) < 3 {
+				t.Errorf("%d spans have begun", len(r.spans))
+			}
+			for _, s := range r.spans {
+				if !s.ended || s.Result == "" {
+					t.Errorf("the span %s begins after %v, and has not ended", s.Name, after)
+				}
+			}
+		})
+	}
+}
