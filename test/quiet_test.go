@@ -41,7 +41,7 @@ func calls(t *testing.T, c *redis.Client) map[string]int {
 func TestSetCostsThirteenCommandsAndOneMessage(t *testing.T) {
 	r := servers.StartRedis(t)
 	admin := r.Client(t)
-	c, err := strata.New(strata.Options[string, string]{Name: "n", TTL: time.Hour, Remote: strata.Remote[string, string]{Tier: redis.NewTier(r.Client(t))}})
+	c, err := strata.New(strata.Options[string, string]{Name: "n", TTL: time.Hour, Remote: strata.Remote[string, string]{Tier: redis.NewTier(r.Client(t)), Timeout: 10 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

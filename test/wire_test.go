@@ -67,9 +67,9 @@ func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 // longer than a call waits.
 func TestReadsGoOnWhileWritesArePaused(t *testing.T) {
 	server := servers.StartRedis(t)
-	c, operator := server.Client(t), server.Client(t)
+	c, operator := server.Client(t, func(o *redis.Options) { o.Timeout = 2 * time.Second }), server.Client(t)
 	mustDo(t, c, "SET", "k", "v")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	var writes, failed atomic.Int64
@@ -97,10 +97,10 @@ func TestReadsGoOnWhileWritesArePaused(t *testing.T) {
 			}
 		})
 	}
-	mustDo(t, operator, "CLIENT", "PAUSE", 3000, "WRITE")
+	mustDo(t, operator, "CLIENT", "PAUSE", 5000, "WRITE")
 	wg.Wait()
 	t.Logf("%d reads, the slowest after %v; %d of %d writes failed", reads.Load(), slices.Max(most), failed.Load(), writes.Load())
-	if failed.Load() == 0 || slices.Max(most) > 5*time.Second/2 { // a busy machine may take a second, the pause takes three
+	if failed.Load() == 0 || slices.Max(most) > 4*time.Second { // a busy machine may take a second or two, the pause takes five
 		t.Errorf("a read took %v; %d writes failed", slices.Max(most), failed.Load())
 	}
 }

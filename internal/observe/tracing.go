@@ -39,18 +39,18 @@ func RunTraced(ctx context.Context, t remote.Trace, c remote.Command, f func() e
 }
 
 // BoundTrace returns a Trace that tells t, and waits for t as a [Runner] waits: a t that does not return
-// holds up no command. Nil if t is nil.
+// holds up no command; a piece of work that t begins late ends with its command. Nil if t is nil.
 func BoundTrace(t remote.Trace) remote.Trace {
 	if t == nil {
 		return nil
 	}
 	r := NewRunner()
 	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
-		var end func(remote.CommandEnd)
-		if !r.Run(ctx, func() { end = t(ctx, c) }) || end == nil {
-			return nil
+		var g Ending[remote.CommandEnd]
+		if r.Run(ctx, func() { g.Begins(t(ctx, c)) }) && g.end == nil {
+			return nil // t leaves out the command, or has panicked
 		}
-		return func(e remote.CommandEnd) { r.Run(ctx, func() { end(e) }) }
+		return func(e remote.CommandEnd) { r.Run(ctx, func() { g.End(e) }) }
 	}
 }
 

@@ -38,3 +38,26 @@ func TestTraceThatBlocksHoldsUpNoCommand(t *testing.T) {
 		t.Error("no Trace has become one")
 	}
 }
+
+// TestTraceThatBeginsLateEnds has a Trace that begins during the command, and one that begins after it.
+func TestTraceThatBeginsLateEnds(t *testing.T) {
+	for _, after := range []time.Duration{2 * Patience, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			ended, want := 0, errors.New("the error of the command")
+			trace := BoundTrace(func(context.Context, remote.Command) func(remote.CommandEnd) {
+				time.Sleep(after)
+				return func(e remote.CommandEnd) {
+					if ended++; e.Err != want {
+						t.Errorf("the end is %v", e)
+					}
+				}
+			})
+			_ = RunTraced(t.Context(), trace, remote.Command{}, func() error { time.Sleep(time.Minute); return want }, func(error) (string, bool) { return "", false })
+			time.Sleep(2 * time.Hour)
+			synctest.Wait()
+			if ended != 1 {
+				t.Errorf("begun after %v, it has ended %d times", after, ended)
+			}
+		})
+	}
+}
