@@ -8,14 +8,13 @@ import (
 	"github.com/strata-cache/strata/internal/observe"
 )
 
-// Tracer is told of the work of a cache as spans of a trace. Package otel has one for
-// OpenTelemetry. Reads that L1 answers have no span, and never ask the Tracer. Its methods
-// must be safe for concurrent use; a panic is contained, counted and logged. They run as
-// [Hooks] do: if Start takes too long, the work goes on outside its span, which ends with the work.
+// Tracer is told of the work of a cache as spans of a trace. Package otel has one for OpenTelemetry. Reads that L1
+// answers have no span, and never ask the Tracer. Its methods must be safe for concurrent use; a panic is contained,
+// counted and logged. They run as [Hooks] do: if Start takes too long, the work goes on outside its span, which ends
+// with the work.
 type Tracer interface {
-	// Start begins a span. It returns a context, made of ctx, for the work
-	// inside the span: of requests to L2 and, in a load, of the Loader. The span ends when
-	// end is called, once.
+	// Start begins a span. It returns a context, made of ctx, for the work inside the span: of requests
+	// to L2 and, in a load, of the Loader. The span ends when end is called, once.
 	Start(ctx context.Context, s Span) (within context.Context, end func(SpanEnd))
 }
 
@@ -88,8 +87,7 @@ func (c *core) begin(ctx context.Context, s Span) (within context.Context, _ *sp
 	return c.beginTraced(ctx, s)
 }
 
-// beginTraced begins a span of the Tracer. If the Tracer takes too long, panics, or returns no context
-// or no end, the work is not within its span.
+// beginTraced begins a span of the Tracer. If the Tracer takes too long, or fails, the work is not within its span.
 func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context, begun *span) {
 	s.Cache, begun = c.settings.Name, &span{c: c, ctx: ctx}
 	var inner context.Context
@@ -127,10 +125,12 @@ func (s *span) finish(e SpanEnd) {
 	if s == nil {
 		return
 	}
-	s.c.callbacks.Tracer.Run(s.ctx, func() {
-		defer s.c.contain("Tracer")
-		s.end.End(e)
-	})
+	if end := s.end.Ends(e); end != nil {
+		s.c.callbacks.Tracer.Run(s.ctx, func() {
+			defer s.c.contain("Tracer")
+			end(e)
+		})
+	}
 }
 
 // wrote ends the span of a write or a drop under ctx.

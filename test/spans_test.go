@@ -212,6 +212,10 @@ func (s *spanned) judge(t *testing.T) {
 			continue
 		}
 		of["client in "+parent.Name()]++
+		if parent.Name() == "GET /" && name != "" {
+			late["client in "+parent.Name()]++ // outside the span of its cache, which began late
+			continue
+		}
 		if within, _ := labels(parent); name == "" || service != "shop" || name != within {
 			bad[fmt.Sprintf("%s of %q (%q) in %s", one.Name(), name, service, parent.Name())]++
 		}
@@ -223,10 +227,10 @@ func (s *spanned) judge(t *testing.T) {
 		}
 	}
 	t.Log(of)
-	// On a busy machine a Trace hears of some commands later than their callers wait for it.
+	// On a busy machine a Tracer or a Trace hears of some work later than its callers wait for it.
 	for what, n := range late {
-		if n*50 > of[what] {
-			bad[what+" after its end"] = n
+		if n > 5 {
+			bad[what+" after its end, or outside a cache"] = n
 		}
 	}
 	for what, n := range bad {

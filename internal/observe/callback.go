@@ -394,16 +394,14 @@ func (g *Ending[E]) Begins(end func(E)) {
 	}
 }
 
-// End ends the work. It must be called once.
-func (g *Ending[E]) End(e E) {
+// Ends returns the function that ends the work, for a call with e. It is nil if the work has not begun: then
+// Begins calls it. Ends must be called once.
+func (g *Ending[E]) Ends(e E) (end func(E)) {
 	g.mu.Lock()
-	end := g.end
-	if end == nil {
-		late := e // most work has an end by now, and allocates nothing
+	defer g.mu.Unlock()
+	if g.end == nil {
+		late := e // most work has begun by now, and allocates nothing
 		g.ended = &late
 	}
-	g.mu.Unlock()
-	if end != nil {
-		end(e)
-	}
+	return g.end
 }

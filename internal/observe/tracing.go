@@ -50,7 +50,11 @@ func BoundTrace(t remote.Trace) remote.Trace {
 		if r.Run(ctx, func() { g.Begins(t(ctx, c)) }) && g.end == nil {
 			return nil // t leaves out the command, or has panicked
 		}
-		return func(e remote.CommandEnd) { r.Run(ctx, func() { g.End(e) }) }
+		return func(e remote.CommandEnd) {
+			if end := g.Ends(e); end != nil {
+				r.Run(ctx, func() { end(e) })
+			}
+		}
 	}
 }
 
