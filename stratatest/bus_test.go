@@ -30,6 +30,26 @@ func TestBusConformsInABubble(t *testing.T) {
 	}
 }
 
+// proving is a bus that proves its delivery after each event, so at the worst times.
+type proving struct{ remote.Bus }
+
+func (b proving) Follow(name string, f func(remote.Event)) (stop func()) {
+	return b.Bus.Follow(name, func(e remote.Event) {
+		f(e)
+		if e.State != remote.Gap {
+			f(remote.Event{})
+		}
+	})
+}
+
+func TestBusThatProvesItsDeliveryConforms(t *testing.T) {
+	TestBus(t, func(t *testing.T) BusFixture {
+		f := memoryBus(t)
+		f.Bus, f.Peer = proving{f.Bus}, proving{f.Peer}
+		return f
+	})
+}
+
 // listen follows a bus in a bubble. The function that it returns has the events
 // so far.
 func listen(t *testing.T, b *Bus) (told func() []remote.Event) {

@@ -45,7 +45,7 @@ func startMemcachedFleet(t *testing.T, args ...string) *memcachedFleet {
 func (f *memcachedFleet) client(t *testing.T, d memcached.Dead) *memcached.Client {
 	t.Helper()
 	return f.members[0].Client(t, func(o *memcached.Options) {
-		o.Servers, o.Fleet.Dead, o.Timeout = f.addrs, d, 2*time.Second // so that a busy machine does not look like a dead server
+		o.Servers, o.Fleet.Dead, o.Timeout = f.addrs, d, 8*time.Second // so that a busy machine does not look like a dead server
 	})
 }
 
