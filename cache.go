@@ -164,7 +164,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 // startNear makes L1 as the cache uses it, around the engine.
 func (c *Cache[K, V]) startNear() (err error) {
 	o := &c.o
-	c.births = expiry.Births{TTL: o.TTL, Jitter: o.Jitter, Hashed: o.Memory.DetectMutation}
+	c.births = expiry.NewBirths(o.TTL, o.Jitter, o.Memory.DetectMutation)
 	c.near = local.Store[K, V]{
 		Negatives: local.NewNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight), Ledger: &c.generation,
 		Births: c.births, Pace: local.Pace{At: o.RefreshAt, Spread: o.RefreshSpread, Mean: c.counts.latency.Mean},

@@ -255,7 +255,7 @@ func (c *Cache[K, V]) weight(key K, value V) int64 {
 func (c *Cache[K, V]) entry(key K, value V, ttl time.Duration) *l1.Entry[K, V] {
 	dead := l1.Forever
 	if ttl != NoExpiry {
-		dead = l1.After(c.engine.Now(), ttl)
+		dead = l1.After(c.engine.Lately(), ttl)
 	}
 	return l1.NewEntry(c.engine, key, value, dead)
 }

@@ -78,8 +78,8 @@
 // # Time
 //
 // An entry is never served at or after its deadline, by the monotonic clock;
-// while reads are frequent, the clock may be up to a millisecond late. The
-// memory of an entry is freed within two seconds after the deadline. A change
+// while reads or stores are frequent, the clock may be up to a millisecond late, for
+// the begin of a life as well. The memory of an entry is freed within two seconds after the deadline. A change
 // of the wall clock has no effect. With Options.IdleTTL each entry also has an earlier
 // deadline, which every read defers.
 //

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTimesOfAnEntryImplyItsBirth(t *testing.T) {
-	b := expiry.Births{TTL: time.Hour, Jitter: 0.1}
+	b := expiry.NewBirths(time.Hour, 0.1, false)
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 10_000 {
 		born, life := 1+r.Int64N(1<<50), b.Jittered(b.TTL)
@@ -33,7 +33,7 @@ func TestTimesOfAnEntryImplyItsBirth(t *testing.T) {
 }
 
 func TestOtherLivesImplyNoBirth(t *testing.T) {
-	b := expiry.Births{TTL: time.Hour, Jitter: 0.1}
+	b := expiry.NewBirths(time.Hour, 0.1, false)
 	for name, life := range map[string]time.Duration{"longer": time.Hour + 1, "shorter": time.Minute} {
 		if _, ok := b.Implies(1, 1+int64(life)); ok {
 			t.Errorf("%s: a life of %v implies a birth", name, life)
@@ -43,7 +43,7 @@ func TestOtherLivesImplyNoBirth(t *testing.T) {
 	if _, ok := b.Implies(1, 1+int64(b.TTL)); ok {
 		t.Error("the bits have a hash, and a birth as well")
 	}
-	b = expiry.Births{TTL: forever}
+	b = expiry.NewBirths(forever, 0.1, false)
 	if _, ok := b.Implies(5, forever); !ok || b.Implied(&expiry.Lives{}, forever) != 0 || b.Before(7, time.Second) != 0 {
 		t.Error("the birth of an entry without an end is not known")
 	}

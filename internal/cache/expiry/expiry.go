@@ -222,6 +222,17 @@ type Births struct {
 	Jitter float64
 	// Hashed says that the bits of HashMask have hashes.
 	Hashed bool
+	// perNano is the number of steps in a nanosecond: a store does not divide. Zero without steps.
+	perNano float64
+}
+
+// NewBirths returns the Births of a cache.
+func NewBirths(ttl time.Duration, jitter float64, hashed bool) Births {
+	b := Births{TTL: ttl, Jitter: jitter, Hashed: hashed}
+	if most := jitter * float64(ttl); most > 0 {
+		b.perNano = jitterSteps / most
+	}
+	return b
 }
 
 const (
@@ -250,8 +261,8 @@ func (b *Births) shortened(ttl time.Duration, step uint32) time.Duration {
 // stepOf returns the number of steps by which a life is shorter than TTL. ok is false if it is
 // another life.
 func (b *Births) stepOf(life time.Duration) (step uint32, ok bool) {
-	if most := b.Jitter * float64(b.TTL); most > 0 && life < b.TTL {
-		step = uint32(min(float64(b.TTL-life)/most*jitterSteps+0.5, jitterSteps-1))
+	if b.perNano > 0 && life < b.TTL {
+		step = uint32(min(int64(float64(b.TTL-life)*b.perNano+0.5), jitterSteps-1))
 	}
 	return step, b.shortened(b.TTL, step) == life
 }

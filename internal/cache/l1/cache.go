@@ -375,6 +375,15 @@ func (c *Cache[K, V]) End(e *Entry[K, V]) int64 { return c.idle.End(&e.Head, c.c
 // Now returns the exact time by the clock of this cache.
 func (c *core) Now() int64 { return c.clock.exact() }
 
+// Lately returns the time by the clock of this cache, as a read sees it: it is never ahead, and
+// late by about half a millisecond while reads or stores are frequent. It then costs a tenth of Now.
+func (c *core) Lately() int64 {
+	if t := c.clock.now(); t != timeless {
+		return t
+	}
+	return c.clock.exact() // no entry has had a deadline so far
+}
+
 // Len returns the number of entries, including dead entries not swept yet.
 func (c *core) Len() int { return int(c.entries.Load()) }
 

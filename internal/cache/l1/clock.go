@@ -12,8 +12,8 @@ const timeless = 1
 
 const (
 	// paceReads is the number of hits on one stripe of counters after which a
-	// reader calls pace; a power of two.
-	paceReads = 64
+	// reader calls pace, and paceStores the number of stores in one shard; powers of two.
+	paceReads, paceStores = 64, 64
 	// busyReads is the number of clock reads within busySpan from which a
 	// goroutine that publishes the time is cheaper: two wake-ups cost about as
 	// much as a hundred reads of the system's clock.

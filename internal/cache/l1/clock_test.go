@@ -125,6 +125,34 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 	}
 }
 
+// TestStoresKeepTheTime: many stores publish the time, as many hits do, and correct it if it is
+// old. A life that begins at a published time is as long as one that begins now, or shorter.
+func TestStoresKeepTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: 100})
+		defer c.Close()
+		time.Sleep(time.Hour)
+		if got := c.Lately(); got != c.Now() {
+			t.Fatalf("before the first deadline it is %d, not %d", got, c.Now())
+		}
+		stores := func() {
+			for range len(c.shards) * paceStores * busyReads / paceReads {
+				c.Set(until(1, 1, After(c.Lately(), time.Minute)), 1)
+			}
+		}
+		stores()
+		if c.clock.published.Load() == 0 {
+			t.Fatal("many stores did not publish the time")
+		}
+		c.clock.close() // no goroutine publishes any more
+		c.clock.published.Store(timeless + 1)
+		stores()
+		if lately, now := c.Lately(), c.Now(); lately != now {
+			t.Fatalf("stores left the time at %d of %d", lately, now)
+		}
+	})
+}
+
 // TestPublishedTimeNeverGoesBack: a reader held up between reading the clock
 // and publishing must not move back the time that others have published since,
 // nor publish after the goroutine has ended.

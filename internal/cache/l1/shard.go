@@ -28,7 +28,7 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [8]byte // the next shard begins with a line of its own
+	stores                     uint64 // tried; with them the next shard begins with a line of its own
 }
 
 // hit tells a policy that listens of a hit, and notes that there was one.
