@@ -199,7 +199,7 @@ func TestRedisTierAnnounces(t *testing.T) {
 
 func TestRedisTierAnnouncesOnMiniredis(t *testing.T) {
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
-		c := client(t, redis.Options{Addr: miniredis.RunT(t).Addr()})
+		c := client(t, redis.Options{Addr: miniredis.RunT(t).Addr(), Timeout: patience})
 		return redis.NewTier(c), redis.NewBus(c)
 	})
 }

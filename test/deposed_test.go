@@ -147,7 +147,7 @@ func (r *repointed) DialContext(ctx context.Context, network, _ string) (net.Con
 // open opens an instance at the address, and returns a read of its key k.
 func (r *repointed) open(t *testing.T, origin *atomic.Int64) (*strata.Cache[string, int64], func() int64) {
 	t.Helper()
-	c, err := redis.New(redis.Options{DialContext: r.DialContext})
+	c, err := redis.New(redis.Options{DialContext: r.DialContext, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

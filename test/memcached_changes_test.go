@@ -96,7 +96,7 @@ func TestMemcachedServersChangeUnderACache(t *testing.T) {
 	var caches []*strata.Cache[string, int64]
 	for range 2 {
 		c := f.client(t, memcached.DeadFails)
-		clients, caches = append(clients, c), append(caches, numbersOver(t, c, bus, &version))
+		clients, caches = append(clients, c), append(caches, numbersOver(t, c, bus, &version, patience))
 	}
 	keys := f.keys(60, func(int) bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())

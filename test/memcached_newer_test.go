@@ -61,7 +61,7 @@ func TestNewerMemcachedKeepsTheNumbersOfATier(t *testing.T) {
 func TestMemcachedTierRefusesTwemproxy(t *testing.T) {
 	m := servers.StartMemcached(t)
 	addr := startTwemproxy(t, m.Addr)
-	c, err := memcached.New(memcached.Options{Servers: []string{addr}})
+	c, err := memcached.New(memcached.Options{Servers: []string{addr}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

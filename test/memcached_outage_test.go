@@ -200,14 +200,14 @@ func TestMemcachedServerThatComesBackHasMissedNoDrop(t *testing.T) {
 }
 
 // numbersOver returns an instance that loads the current version as the value of each key.
-func numbersOver(t *testing.T, c *memcached.Client, bus *stratatest.Bus, version *atomic.Int64) *strata.Cache[string, int64] {
+func numbersOver(t *testing.T, c *memcached.Client, bus *stratatest.Bus, version *atomic.Int64, timeout time.Duration) *strata.Cache[string, int64] {
 	t.Helper()
 	x, err := strata.New(strata.Options[string, int64]{
 		Name: "numbers", TTL: time.Hour,
 		Loader: func(context.Context, string) (int64, error) { return version.Load(), nil },
 		Tags:   func(key string, _ int64) []string { return []string{string("ab"[len(key)%2])} },
 		Memory: strata.Memory[string, int64]{MaxEntries: 1000},
-		Remote: strata.Remote[string, int64]{Tier: memcached.NewTier(c), Bus: bus.Connect(), Timeout: 200 * time.Millisecond},
+		Remote: strata.Remote[string, int64]{Tier: memcached.NewTier(c), Bus: bus.Connect(), Timeout: timeout},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func missesNoDrop(t *testing.T, f *memcachedFleet, away int, leave, comeBack fun
 	var version atomic.Int64
 	version.Store(1)
 	instance := func() *strata.Cache[string, int64] {
-		return numbersOver(t, f.client(t, memcached.DeadFails), bus, &version)
+		return numbersOver(t, f.client(t, memcached.DeadFails), bus, &version, 200*time.Millisecond)
 	}
 	one, other := instance(), instance()
 	keys := f.keys(40, func(int) bool { return true })
@@ -255,7 +255,7 @@ func TestMemcachedOfAChangedListMayBeOldUntilTheEndOfItsTTL(t *testing.T) {
 	version.Store(1)
 	over := func(addrs []string) (*strata.Cache[string, int64], *memcached.Client) {
 		c := f.members[0].Client(t, func(o *memcached.Options) { o.Servers = addrs })
-		return numbersOver(t, c, bus, &version), c
+		return numbersOver(t, c, bus, &version, patience), c
 	}
 	keys := f.keys(60, func(int) bool { return true })
 	read := func(x *strata.Cache[string, int64]) (values []int64) {

@@ -367,7 +367,7 @@ func TestNumberOfSpansOfEachCall(t *testing.T) {
 	c := cacheOf(t, strata.Options[string, int]{
 		Name: "users", TTL: time.Hour, Loader: func(context.Context, string) (int, error) { return 1, nil },
 		Tracer: strataotel.NewTracer(s.provider),
-		Remote: strata.Remote[string, int]{Tier: redis.NewTier(client), Bus: redis.NewBus(client)},
+		Remote: strata.Remote[string, int]{Tier: redis.NewTier(client), Bus: redis.NewBus(client), Timeout: patience},
 	})
 	until(t, 10*time.Second, "connected", func() bool { return c.Stats().Connected })
 	get := func(key string, opts ...strata.CallOption) { _, _ = c.GetOrLoad(t.Context(), key, nil, opts...) }
