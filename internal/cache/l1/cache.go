@@ -377,7 +377,7 @@ func (c *core) Now() int64 { return c.clock.exact() }
 
 // Lately returns the time by the clock of this cache, as a read sees it: it is never ahead, and
 // late by about half a millisecond while reads or stores are frequent. It then costs a tenth of Now.
-func (c *core) Lately() int64 {
+func (c *Cache[K, V]) Lately() int64 {
 	if t := c.clock.now(); t != timeless {
 		return t
 	}

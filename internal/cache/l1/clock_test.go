@@ -129,7 +129,7 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 // old. A life that begins at a published time is as long as one that begins now, or shorter.
 func TestStoresKeepTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(Config[int, int]{MaxEntries: 100})
+		c := New(Config[int, int]{MaxEntries: 100, Timeless: true})
 		defer c.Close()
 		time.Sleep(time.Hour)
 		if got := c.Lately(); got != c.Now() {

@@ -96,9 +96,6 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 			}
 			continue
 		}
-		if a.paces {
-			c.clock.pace()
-		}
 		if o == Stored {
 			c.wakeSweeper(c.idle.End(&e.Head, a.now))
 			if a.crowded {
@@ -120,8 +117,9 @@ func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, condi
 	s := c.lock(hash)
 	defer s.unlock()
 	a.sliced = false
-	s.stores++
-	a.paces = s.stores%paceStores == 0
+	if s.stores++; s.stores%paceStores == 0 {
+		c.clock.pace()
+	}
 	gone, o := c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
 	if o != 0 && o != Stored {
 		c.giveUp(a)
@@ -273,8 +271,6 @@ type arrival struct {
 	// says that there were any. sliced says that the shard has more to evict: see room.
 	freed           change
 	evicted, sliced bool
-	// paces says that it is the turn of this store to keep the time.
-	paces bool
 	// crowded says that the shard has got so many entries that shards should be divided.
 	crowded bool
 }
