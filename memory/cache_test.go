@@ -141,6 +141,7 @@ func TestGetReturnsTheStoredValue(t *testing.T) {
 func TestEntriesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mustNew(t, memory.Options[string, int]{TTL: 10 * time.Second})
+		time.Sleep(time.Hour) // a life begins with its Set, not with the cache
 		c.Set("default", 1)
 		c.SetTTL("short", 1, time.Second)
 		c.SetTTL("long", 1, time.Hour)

@@ -126,7 +126,7 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 }
 
 // TestStoresKeepTheTime: many stores publish the time, as many hits do, and correct it if it is
-// old. A life that begins at a published time is as long as one that begins now, or shorter.
+// old. The published time is never ahead, so a life that begins at it is not longer.
 func TestStoresKeepTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 100, Timeless: true})
@@ -143,6 +143,10 @@ func TestStoresKeepTheTime(t *testing.T) {
 		stores()
 		if c.clock.published.Load() == 0 {
 			t.Fatal("many stores did not publish the time")
+		}
+		time.Sleep(coarseTick / 2)
+		if lately, now := c.Lately(), c.Now(); lately != now-int64(coarseTick/2) {
+			t.Fatalf("half a tick later the published time is %d, the time is %d", lately, now)
 		}
 		c.clock.close() // no goroutine publishes any more
 		c.clock.published.Store(timeless + 1)

@@ -26,7 +26,7 @@ func TestHeavyStoreEvictsInSlices(t *testing.T) {
 		var each []uint64
 		for o := Outcome(0); o == 0 && len(each) < 10; {
 			before := c.Stats().Evicted
-			_, o = c.try(&a, c.hash(-1), -1, nil, false, nil)
+			_, o, _ = c.try(&a, c.hash(-1), -1, nil, false, nil)
 			each = append(each, c.Stats().Evicted-before)
 			if c.Weight() != 1000 {
 				t.Fatalf("%v: weight %d between slices", p, c.Weight())
@@ -47,12 +47,12 @@ func TestHeavyStoreEvictsInSlices(t *testing.T) {
 // on a condition.
 func TestStoreThatLosesBetweenSlicesGivesItsRoomBack(t *testing.T) {
 	c, _, a := arrive(t, evict.A3FIFO)
-	if _, o := c.try(&a, c.hash(-1), -1, nil, true, nil); o != 0 || !a.sliced {
+	if _, o, _ := c.try(&a, c.hash(-1), -1, nil, true, nil); o != 0 || !a.sliced {
 		t.Fatalf("outcome %d after the first slice", o)
 	}
 	other := forever(-1, 1)
 	c.Set(other, 1)
-	if _, o := c.try(&a, c.hash(-1), -1, nil, true, nil); o != Lost {
+	if _, o, _ := c.try(&a, c.hash(-1), -1, nil, true, nil); o != Lost {
 		t.Fatalf("outcome %d, want that of a lost condition", o)
 	}
 	if c.Weight() != 1000-256 {

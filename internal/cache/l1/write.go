@@ -84,7 +84,11 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	var gone []removed
 	for {
 		var o Outcome
-		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
+		var paces bool
+		gone, o, paces = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
+		if paces {
+			c.clock.pace()
+		}
 		if a.sliced {
 			continue
 		}
@@ -112,19 +116,18 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 	}
 }
 
-// try stores an arrival, or returns zero without room for it.
-func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
+// try stores an arrival, or returns zero without room for it. paces says that it is the turn of this store to keep the
+// time, with no lock held.
+func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) (_ []removed, _ Outcome, paces bool) {
 	s := c.lock(hash)
 	defer s.unlock()
 	a.sliced = false
-	if s.stores++; s.stores%paceStores == 0 {
-		c.clock.pace()
-	}
+	s.stores++
 	gone, o := c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
 	if o != 0 && o != Stored {
 		c.giveUp(a)
 	}
-	return gone, o
+	return gone, o, s.stores%paceStores == 0
 }
 
 // tryOver is try for an arrival with the key of held, which is nil if the shard has no
