@@ -426,6 +426,17 @@ func TestEntryIsNotEvictedForItsSuccessor(t *testing.T) {
 			validate(t, c)
 			c.Close()
 		}
+		// With several shards the others make the room.
+		c := New(Config[int, int]{MaxEntries: 4096, MaxWeight: 4096, Policy: p, Notify: func(*Entry[int, int], Reason) {}})
+		for k := range 100 {
+			c.Set(forever(k, 0), 1)
+		}
+		gone, ok := c.Set(forever(0, 1), 4096)
+		if i := slices.IndexFunc(gone, func(r Removed[int, int]) bool { return r.Entry.Key == 0 }); !ok || len(c.shards) < 2 || len(gone) != 100 || gone[i].Reason != Replaced {
+			t.Fatalf("%v, %d shards: %v, %v", p, len(c.shards), gone, ok)
+		}
+		validate(t, c)
+		c.Close()
 	}
 }
 
