@@ -2,6 +2,7 @@ package bytestore
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -200,6 +201,33 @@ func heardOnce(t *testing.T, seed uint64) {
 	}
 	if len(live) != c.Len() {
 		t.Fatalf("seed %d: %d entries, %d were not heard of", seed, c.Len(), len(live))
+	}
+	check(t, c)
+}
+
+// TestExchangeReportsNoEntryThatLeftMeanwhile exchanges the only entry of a shard, to which another shard must give the room. While
+// that shard makes it, another caller takes the entry.
+func TestExchangeReportsNoEntryThatLeftMeanwhile(t *testing.T) {
+	c := newStore(t, MinBudget)
+	shardOf := func(key []byte) *shard { return c.shard(maphash.Bytes(c.seed, key)) }
+	key, taken := []byte("key"), 0
+	c.Use(Hooks{Left: func(other, _ []byte, _ bool) {
+		if shardOf(other) == shardOf(key) {
+			t.Errorf("%s has left the shard of %s", other, key)
+		} else if c.Remove(key, nil, nil) {
+			taken++
+		}
+	}})
+	c.Set(key, []byte("value"), 0)
+	for i := 0; c.room.Load() > c.Budget()/40; i++ {
+		if other := fmt.Append(nil, i); shardOf(other) != shardOf(key) {
+			c.Set(other, make([]byte, 1000), 0)
+		}
+	}
+	var old []byte
+	had, stored := c.Exchange(key, make([]byte, c.Budget()/20), &old)
+	if !stored || had || taken != 1 {
+		t.Errorf("stored: %v; it had one: %v; another caller has taken %d", stored, had, taken)
 	}
 	check(t, c)
 }
