@@ -253,11 +253,14 @@ func judge(out string, err error) outcome {
 	switch {
 	case err == nil:
 		return outcome{"SURVIVED", out}
-	case strings.Contains(out, "--- FAIL") || strings.HasPrefix(out, "panic: ") || strings.Contains(out, "\npanic: "):
+	case strings.Contains(out, "--- FAIL") || ended.MatchString(out):
 		return outcome{"caught", out}
 	}
 	return outcome{"BROKEN", out}
 }
+
+// ended finds the line with which a bug has ended a test program: a panic, or what the runtime cannot recover from. It is read-only.
+var ended = regexp.MustCompile(`(?m)^(panic: |fatal error: (stack overflow|concurrent map|all goroutines are asleep))`)
 
 // compile makes a test program. left are test files that it leaves out: generic code is
 // compiled for each type that tests use, which takes most of the time.
@@ -310,7 +313,7 @@ func (s *session) run(tree, pkg, binary string, n int, test string, args ...stri
 // failure returns the first line of what a failed test has printed that tells which one failed.
 func failure(out string) string {
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "--- FAIL") || strings.HasPrefix(line, "panic: ") {
+		if strings.Contains(line, "--- FAIL") || ended.MatchString(line) {
 			return strings.TrimSpace(line)
 		}
 	}

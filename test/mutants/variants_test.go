@@ -154,6 +154,8 @@ func TestOutcomeOfABug(t *testing.T) {
 		{"PASS\n", nil, "SURVIVED"},
 		{"--- FAIL: TestDrop (0.00s)\n", failed, "caught"},
 		{"x\npanic: test timed out\n", failed, "caught"},
+		{"runtime: goroutine stack exceeds 1000000000-byte limit\nfatal error: stack overflow\n", failed, "caught"},
+		{"fatal error: runtime: out of memory\n", failed, "BROKEN"}, // perhaps of the machine
 		{"a.go:1: undefined: x\n", failed, "BROKEN"},
 	} {
 		if got := judge(c.out, c.err); got.result != c.want {
