@@ -2,7 +2,6 @@ package loads_test
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,39 +109,44 @@ func TestSetDuringASlowRefreshIsRefreshedInItsTurn(t *testing.T) {
 	}
 }
 
+// pausedRefreshes is a Tracer that holds up the begin of refreshes until it is closed.
+type pausedRefreshes chan struct{}
+
+func (p pausedRefreshes) Start(ctx context.Context, s strata.Span) (context.Context, func(strata.SpanEnd)) {
+	if s.Name == strata.SpanRefresh {
+		<-p
+	}
+	return ctx, func(strata.SpanEnd) {}
+}
+
 // TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss drops a key just when a
 // refresh of it begins, which then finds the flight of a miss.
 func TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the refresh begins late
-	joined := false
-	for range 200 {
-		synctest.Test(t, func(t *testing.T) {
-			c := lab.NewCache(t, refreshAt(0.5))
-			lab.Must(t, c.Set(t.Context(), "k", 0))
-			time.Sleep(60 * time.Second)
-			slow := &lab.Origin{Takes: 50 * time.Second}
-			lab.GetTakes(t, c, slow.Load, 0)
-			lab.Must(t, c.Invalidate(t.Context(), "k"))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel()
-			_, err := c.GetOrLoad(ctx, "k", slow.Load)
-			synctest.Wait()
-			if joined = err != nil && c.Stats().Refreshes == 1 && slow.Loads.Load() == 1; !joined {
-				return
-			}
-			lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
-			time.Sleep(8 * time.Second)
-			quick := &lab.Origin{}
-			quick.Value.Store(9)
-			lab.GetTakes(t, c, quick.Load, 7)
-			synctest.Wait()
-			if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
-				t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
-			}
-		})
-		if joined {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		paused := make(pausedRefreshes)
+		c := lab.NewCache(t, refreshAt(0.5), func(o *strata.Options[string, int64]) { o.Tracer = paused })
+		lab.Must(t, c.Set(t.Context(), "k", 0))
+		time.Sleep(60 * time.Second)
+		slow := &lab.Origin{Takes: 50 * time.Second}
+		lab.GetTakes(t, c, slow.Load, 0)
+		synctest.Wait() // the refresh has seen no flight of the key
+		lab.Must(t, c.Invalidate(t.Context(), "k"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.GetOrLoad(ctx, "k", slow.Load)
+		close(paused)
+		synctest.Wait()
+		if n := c.Stats().Refreshes; err == nil || n != 1 || slow.Loads.Load() != 1 {
+			t.Fatalf("the refresh has not joined the miss: %v, %d refreshes, %d loads", err, n, slow.Loads.Load())
 		}
-	}
-	t.Skip("no refresh has joined a miss")
+		lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+		time.Sleep(8 * time.Second)
+		quick := &lab.Origin{}
+		quick.Value.Store(9)
+		lab.GetTakes(t, c, quick.Load, 7)
+		synctest.Wait()
+		if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
+			t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
+		}
+	})
 }
