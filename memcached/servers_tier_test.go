@@ -179,7 +179,7 @@ func (n *numbers) disagree(lists [3][]int, dropper int, drop func(context.Contex
 			_, _ = c.GetMany(n.t.Context(), n.keys, nil)
 		}
 		n.lists(1, list)
-		time.Sleep(time.Second) // in the bubble: for so long they know the counters
+		time.Sleep(4 * time.Second) // in the bubble: for so long a new clock of tags is ahead of leases
 		for _, c := range all {
 			n.reads("when they agree", c, n.version.Load())
 		}

@@ -23,10 +23,10 @@ const (
 	drift = 1e-4
 )
 
-// clock estimates the clock of a server, which shows its time in steps. Each reading says that the server's
-// time, in ms less the local time, is between two bounds; all readings together give narrow ones. If the
-// steps are long, readings are made at the local times at which the server may just be about to count, so
-// that each halves the uncertainty. The zero clock has no reading.
+// clock estimates the clock of a server, which shows its time in steps. Each reading says that the server's time, in ms
+// less the local time, is between two bounds; all readings together give narrow ones. If the steps are long, readings are
+// made at the local times at which the server may just be about to count, so that each halves the uncertainty. The zero
+// clock has no reading.
 type clock struct {
 	mu        sync.Mutex // guards below; never held while the server is asked
 	begun     time.Time  // the origin of local times
@@ -40,12 +40,9 @@ type clock struct {
 // instant is the reading of a clock at one moment: the server's time in ms is between early and late.
 type instant struct{ early, late int64 }
 
-// asker asks a server for its time, which is t or later, and before t+step.
-type asker func(context.Context) (t time.Time, step time.Duration, err error)
-
-// now returns the present instant. It asks the server if nothing is known, and if it
-// is time for another reading and no other caller makes one.
-func (c *clock) now(ctx context.Context, ask asker) (instant, error) {
+// now returns the present instant. It asks the server if nothing is known, and if it is time for another reading and no
+// other caller makes one. ask returns a time of the server between t and t+step.
+func (c *clock) now(ctx context.Context, ask func(context.Context) (t time.Time, step time.Duration, err error)) (instant, error) {
 	if c.due(time.Now()) {
 		asked := time.Now()
 		t, step, err := ask(ctx)
@@ -81,8 +78,8 @@ func (c *clock) wanted(now time.Time) bool {
 	if c.step <= precise {
 		return age > time.Second
 	}
-	// The server counts when its time is whole: between low and high it is not
-	// known which. A reading tells most if the middle is near a whole step.
+	// The server counts when its time is whole: between low and high it is not known which. A reading tells most if the
+	// middle is near a whole step.
 	middle := (now.Sub(c.begun) + c.low + width/2) % c.step
 	return middle < width/4 || middle > c.step-width/4 || age > time.Second
 }
@@ -93,9 +90,9 @@ func (c *clock) known() bool {
 	return !c.read.IsZero()
 }
 
-// answered adds a reading: the server's clock showed t at some time from asked to heard. Bounds
-// that contradict each other come from a clock set meanwhile: then the new bounds count. But a
-// server without a processor counts late for a moment: then the old ones are kept for two steps.
+// answered adds a reading: the server's clock showed t at some time from asked to heard. Bounds that contradict each other
+// come from a clock set meanwhile: then the new bounds count. But a server without a processor counts late for a moment:
+// then the old ones are kept for two steps.
 func (c *clock) answered(asked, heard, t time.Time, step time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +127,11 @@ func (c *clock) steps() time.Duration {
 	return c.step
 }
 
+// differs returns how much earlier, in ms, one instance may take the server's time to be than another one does. memcached
+// counts a second after it has counted the last one, each time a little late, until it counts two at once: readings from
+// before and from behind that are a step apart, and on a busy machine more.
+func (c *clock) differs() int64 { return 2 * c.steps().Milliseconds() }
+
 // at returns the instant of the local time now.
 func (c *clock) at(now time.Time) instant {
 	c.mu.Lock()
@@ -139,60 +141,59 @@ func (c *clock) at(now time.Time) instant {
 	return instant{(local + c.low - wider).Milliseconds(), (local + c.high + wider).Milliseconds() + 1}
 }
 
-// tagClock returns the tag clock for a lease: one that is at most [age] old, or, if its server
-// does not answer, the newest known one. An older clock is safe: values seem older
-// than they are. Without any the clock is 0, and values with tags count as dropped.
+// given returns the latest tag clock of a lease by an answer of the server that was asked for at a local time.
+func (c *clock) given(asked time.Time) uint64 {
+	return uint64(max(0, c.at(asked).early-c.differs())) << clockShift
+}
+
+// tagClock returns the tag clock for a lease: one that is at most [age] old, or, if its server does not answer, the newest
+// known one. An older clock is safe: values seem older than they are. Without any the clock is 0, and values with tags
+// count as dropped.
 //
-// After a change of the list the clock has another home, which may have one from an earlier
-// list: until that is known, the clock is 0, too, as drops there may have lower numbers.
+// After a change of the list the clock has another home, which may have one from an earlier list: until that is known, the
+// clock is 0, too, as drops there may have lower numbers.
 //
-// The clock of a lease is not later than the server's time. So a drop at the latest possible time
-// is later than all leases from before it, also if the clock was lost in between.
+// The clock of a lease is not later than the server's time when the clock was asked for, by all that instances may differ
+// about that time. So a drop at the latest possible time is later than all leases from before it, also if the clock was
+// lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
-	clock, fresh := t.names.clockOfList()
-	if !fresh {
+	clock, asked, fresh := t.names.clockOfList()
+	c := t.clockOfTags()
+	// The last drop may have been ahead of the time then, and not be so now.
+	if !fresh || c.given(asked) < clock && clock <= c.given(time.Now()) {
 		t.askClock(ctx, 0)
-		clock, _ = t.names.clockOfList()
+		clock, asked, _ = t.names.clockOfList()
 	}
-	at := t.timeOfTags()
-	if now := uint64(at.early) << clockShift; now < clock && clock <= uint64(at.late+maxAhead)<<clockShift {
-		return now
+	if given := c.given(asked); given < clock && clock <= uint64(c.at(time.Now()).late+maxAhead)<<clockShift {
+		return given
 	}
 	return clock // a clock further ahead of the time is damaged, and mended by drops only
 }
 
-// askClock asks for the tag clock beside an operation. If the clock is behind least, it was
-// damaged: askClock sets it to least, unless least itself is later than any clock can be.
+// askClock asks for the tag clock beside an operation. If the clock is behind least, it was damaged: askClock sets it to
+// least, unless least itself is later than any clock can be.
 func (t *Tier) askClock(ctx context.Context, least uint64) {
 	t.names.asideTags.ask(ctx, t.servers.Beside, func(ctx context.Context) error {
 		c, _, err := t.countTags(ctx, 0)
-		if err == nil && c < least && least <= t.latestClock() {
+		latest := t.clockOfTags().at(time.Now()).late + aheadOfTime
+		if err == nil && c < least && least <= uint64(latest)<<clockShift {
 			_, _, err = t.raiseClock(ctx, remade(least))
 		}
 		return err
 	})
 }
 
-// aheadOfTime is how much later than the server's time the drop of a tag may be.
-const aheadOfTime = time.Hour
+// Times in ms: aheadOfTime is how much later than the server's time the drop of a tag may be, maxAhead is more than two
+// instances differ about that time. A drop that nothing else orders is that much before it.
+const aheadOfTime, maxAhead = 3600 * second, 3 * second
 
-// maxAhead is more than two instances differ about the time of a server, in ms. A drop that
-// nothing else orders is that much before it.
-const maxAhead = 3 * second
-
-// latestClock returns the latest number that the drop of a tag may have.
-func (t *Tier) latestClock() uint64 {
-	return uint64(t.timeOfTags().late+aheadOfTime.Milliseconds()) << clockShift
+// clockOfTags returns the clock of the server with the tag clock.
+func (t *Tier) clockOfTags() *clock {
+	return t.names.clock(t.servers.Home(t.names.prefix + string(byte(clockItem))))
 }
 
-// timeOfTags returns the present time of the server with the tag clock, as far as it is known.
-func (t *Tier) timeOfTags() instant {
-	server := t.servers.Home(t.names.prefix + string(byte(clockItem)))
-	return t.names.clock(server).at(time.Now())
-}
-
-// clockFrom returns the tag clock for the latest drop among tags read before: no drop is later, unless its
-// tag is damaged. If clockFrom cannot know the clock, it returns the largest number.
+// clockFrom returns the tag clock for the latest drop among tags read before: no drop is later, unless its tag is damaged.
+// If clockFrom cannot know the clock, it returns the largest number.
 func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	n := t.names
 	if clock := n.newestClock(); latest <= clock {
@@ -208,16 +209,16 @@ func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	return n.tags.value
 }
 
-// clockOfList returns the newest known tag clock, and whether it was asked for lately; none if it is from
-// before a change of the list.
-func (n *namespace) clockOfList() (clock uint64, fresh bool) {
+// clockOfList returns the newest known tag clock, when it was asked for, and whether that is not long ago; none if it is
+// from before a change of the list.
+func (n *namespace) clockOfList() (clock uint64, asked time.Time, fresh bool) {
 	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tagsList != first {
-		return 0, false
+		return 0, time.Time{}, false
 	}
-	return n.tags.value, n.tags.fresh(time.Now())
+	return n.tags.value, n.tags.asked, n.tags.fresh(time.Now())
 }
 
 // newestClock returns the newest known tag clock.
@@ -230,16 +231,15 @@ func (n *namespace) newestClock() uint64 {
 // clockShift leaves room for the drops of a millisecond in a clock that begins at the time in ms.
 const clockShift = 22
 
-// ordered is a bit of a clock that a drop has set beyond the server's time, once after the
-// clock was made. From then on numbers of the clock order drops and leases. Before that there may
-// be leases by a clock that was lost: none of them is later than the time of the loss.
+// ordered is a bit of a clock that a drop has set beyond the server's time, once after the clock was made. From then on
+// numbers of the clock order drops and leases. Before that there may be leases by a clock that was lost: none of them is
+// later than the time of the loss.
 const ordered = 1 << (clockShift - 1)
 
-// countTags adds to the tag clock, and returns it. A missing clock is made. A clock behind
-// the newest that this instance has seen was lost or damaged: it is set beyond that. The first
-// drop takes a clock to the server's latest possible time. Every drop takes it to a while
-// before the server's time, so the drop counts even if the clock was damaged. took is the part of
-// the clock that the drop has taken, unless the clock was lost or damaged.
+// countTags adds to the tag clock, and returns it. A missing clock is made. A clock behind the newest that this instance
+// has seen was lost or damaged: it is set beyond that. The first drop takes a clock to the server's latest possible time.
+// Every drop takes it to a while before the server's time, so the drop counts even if the clock was damaged. took is the
+// part of the clock that the drop has taken, unless the clock was lost or damaged.
 func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took recent.Span, err error) {
 	op := Add{Key: t.names.prefix + string(byte(clockItem)), Delta: delta}
 	server := t.servers.Home(op.Key)
@@ -247,11 +247,18 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 	if err != nil {
 		return 0, recent.Span{}, t.of(server, err)
 	}
-	if op.First = uint64(at.early) << clockShift; delta > 0 {
+	if op.First = t.clockOfTags().given(time.Now()); delta > 0 {
 		op.First = uint64(at.late)<<clockShift | ordered + delta
 	}
-	c, least, err := t.countOnce(ctx, server, op)
-	if err == nil && delta > 0 {
+	n := t.names
+	ticket, asked, least := n.ticket(), time.Now(), n.newestClock()
+	sums, err := t.add(ctx, server, []Add{op})
+	if err != nil {
+		return 0, recent.Span{}, t.of(server, err)
+	}
+	c := sums[0]
+	n.keepClock(ticket, asked, server, c)
+	if delta > 0 {
 		if c&ordered != 0 && c >= delta && c-delta >= least {
 			took = recent.Span{From: c - delta, To: c}
 		}
@@ -261,8 +268,8 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 		least = least | ordered + delta
 	}
 	switch {
-	case err != nil || c >= least:
-		return c, took, err
+	case c >= least:
+		return c, took, nil
 	case delta == 0:
 		least = remade(least)
 	}
@@ -274,39 +281,30 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 	return clock, took, err
 }
 
-// remade returns the clock to set in place of one that was lost or damaged, and was c at least.
-// Nothing orders it: other instances may have given leases by a later one.
+// remade returns the clock to set in place of one that was lost or damaged, and was c at least. Nothing orders it: other
+// instances may have given leases by a later one.
 func remade(c uint64) uint64 { return (c>>clockShift + 1) << clockShift }
 
-// countOnce is countTags for one addition. seen is the newest clock known before it.
-func (t *Tier) countOnce(ctx context.Context, server int, op Add) (c, seen uint64, err error) {
-	n := t.names
-	ticket, asked := n.ticket(), time.Now()
-	seen = n.newestClock()
-	sums, err := t.add(ctx, server, []Add{op})
-	if err != nil {
-		return 0, 0, t.of(server, err)
-	}
-	n.keepClock(ticket, asked, server, sums[0])
-	return sums[0], seen, nil
-}
-
-// keepClock remembers the answer of a server to a request for the tag clock. The server may have left
-// the list since.
+// keepClock remembers the answer of a server to a request for the tag clock. The server may have left the list since.
 func (n *namespace) keepClock(ticket uint64, asked time.Time, server int, clock uint64) {
 	first, _ := n.fleet.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if server >= first && clock >= n.tags.value { // a lower clock is raised first
+	if clock < n.tags.value { // it was lost, and is raised first
+		return
+	}
+	if server >= first {
 		n.tagsList = first
 	}
 	// A clock from before a recheck is asked for again, but its number counts as known.
-	n.tags.value = max(clock, n.tags.value)
-	n.tags.keep(ticket, asked, n.tags.value)
+	if n.tags.value = clock; asked.After(n.tags.asked) {
+		n.tags.asked = asked
+	}
+	n.tags.keep(ticket, asked, clock)
 }
 
-// raiseClock sets the tag clock to least, unless it is later. It returns the clock before and
-// after. Two instances that raise it at once take it no further than one of them would.
+// raiseClock sets the tag clock to least, unless it is later. It returns the clock before and after. Two instances that
+// raise it at once take it no further than one of them would.
 func (t *Tier) raiseClock(ctx context.Context, least uint64) (was, is uint64, err error) {
 	key := t.names.prefix + string(byte(clockItem))
 	server := t.servers.Home(key)
@@ -334,14 +332,15 @@ func (t *Tier) raiseClock(ctx context.Context, least uint64) (was, is uint64, er
 	return 0, 0, errContended
 }
 
-// awaitTags waits until the server's time has passed clock, the number of a drop. Values
-// loaded before that would seem dropped. It waits no longer than for half of the call's time.
+// awaitTags waits until leases are given by clock, the number of a drop. Values loaded before that would seem dropped. It
+// waits no longer than for half of the call's time.
 func (t *Tier) awaitTags(ctx context.Context, clock uint64) {
-	wait := duration(int64(clock>>clockShift) + 2 - t.timeOfTags().early) // a whole ms past it, and the error of this one
+	c := t.clockOfTags()
+	wait := duration(int64(clock>>clockShift) + 2 + c.differs() - c.at(time.Now()).early) // a whole ms past it, and the error of this one
 	if _, end := remote.Split(ctx); !end.IsZero() {
 		wait = min(wait, time.Until(end)/2)
 	}
-	if wait <= 0 || wait > 2*duration(maxAhead) { // or the clock is damaged
+	if wait <= 0 || wait > 3*duration(maxAhead) { // or the clock is damaged
 		return
 	}
 	passed := time.NewTimer(wait)
@@ -359,8 +358,7 @@ const (
 	recordTrips = 5
 )
 
-// record returns the change that records a drop, none if nothing is known of its numbers. Its
-// error harms no caller.
+// record returns the change that records a drop, none if nothing is known of its numbers. Its error harms no caller.
 func (n *namespace) record(took recent.Span, tags []string) []*tagChange {
 	if took == (recent.Span{}) || len(tags) > recent.MaxTags {
 		return nil
@@ -379,9 +377,9 @@ func (n *namespace) record(took recent.Span, tags []string) []*tagChange {
 	return []*tagChange{c}
 }
 
-// recentDrops returns the tag clock, and the recent drops up to it and perhaps later ones. A drop
-// takes a few round trips from its number to its record. If there were drops behind since and
-// the latest is not recorded, recentDrops gives it that time.
+// recentDrops returns the tag clock, and the recent drops up to it and perhaps later ones. A drop takes a few round trips
+// from its number to its record. If there were drops behind since and the latest is not recorded, recentDrops gives it that
+// time.
 func (t newTags) recentDrops(ctx context.Context, since uint64) (clock uint64, all []recent.Drop, err error) {
 	n := t.names
 	keys := []string{n.prefix + string(byte(clockItem)), n.prefix + string(byte(recentItem))}

@@ -19,7 +19,7 @@ import (
 // ErrDead is the error of a server that fails.
 var ErrDead = errors.New("casmodel: dead")
 
-// Model is a castier.Fleet. Each of its servers is a Clock that shows whole seconds of time.Now, a
+// Model is a castier.Fleet. Each of its servers is a Clock that shows whole steps, a
 // Counter and a Toucher, unless Plain. A call that no Store allows fails the test. Make it with
 // [NewModel].
 type Model struct {
@@ -27,6 +27,8 @@ type Model struct {
 	Plain bool
 	// LargeFrom is the result of Large.
 	LargeFrom int
+	// Behind is how much later than time.Now the servers count a step of their clocks. Step is one, zero for a second.
+	Behind, Step time.Duration
 	// Between, if not nil, runs before each call that writes, After behind each call. They
 	// are called while nothing is locked.
 	Between func(server int, c *ModelCall)
@@ -144,7 +146,7 @@ func (m *Model) call(ctx context.Context, server int, c *ModelCall) error {
 		return ErrDead
 	}
 	if c.Clock {
-		c.now = time.Now()
+		c.now = time.Now().Add(-m.Behind)
 		return nil
 	}
 	m.trips++

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -106,7 +107,8 @@ func (s able) Now(ctx context.Context) (time.Time, time.Duration, error) {
 	if err := s.call(ctx, s.number, &c); err != nil {
 		return time.Time{}, 0, err
 	}
-	return c.now.Truncate(time.Second), time.Second, nil
+	step := cmp.Or(s.m.Step, time.Second)
+	return c.now.Truncate(step), step, nil
 }
 
 // around is a Fleet whose calls go through a function.
