@@ -96,7 +96,7 @@ type outcome[K comparable, V any] struct {
 	negative *l1.Entry[K, local.Negative] // for L1, instead of an entry
 	took     time.Duration                // by the Loader
 	ended    int64                        // when the Loader has returned
-	loaded   bool                         // the Loader has returned a value, or L2 has refused the answer
+	loaded   bool                         // the Loader has returned a value, or confirmed the previous one
 	late     bool                         // a tag of entry was dropped meanwhile
 	kept     bool                         // L1 has taken entry
 	beside   bool                         // load is within the span of another read, see [flight.Result]

@@ -273,7 +273,6 @@ func (s *toStore[K, V]) stored(ctx context.Context) {
 // that it has, since the key was dropped during the load.
 func (s *toStore[K, V]) refused() {
 	r := s.r
-	r.outcome.loaded = true
 	r.right.lease.Token, r.right.used = 0, true
 	r.right.noStore = r.right.noStore || s.negative
 	r.c.refusedRemote(r.ctx, r.f.Key)
