@@ -134,6 +134,23 @@ func (tt staleUntil) check(t *testing.T, late time.Duration) {
 	}
 }
 
+// TestExpiredEntryIsKeptHereForItsWindowOnError: the other window and the rest of the TTL keep it no longer.
+func TestExpiredEntryIsKeptHereForItsWindowOnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, lab.Windows(time.Hour, 10*time.Minute))
+		lab.MustGet(t, c, "k", (&lab.Origin{}).Load)
+		lab.Must(t, c.Expire(t.Context(), "k"))
+		time.Sleep(10*time.Minute - 1)
+		if p := c.Explain(t.Context(), "k").L1; !p.Present || p.Left != 1 {
+			t.Errorf("%+v 1 ns before the end of the window", p)
+		}
+		time.Sleep(1)
+		if p := c.Explain(t.Context(), "k").L1; p.Present {
+			t.Errorf("%+v at the end of the window", p)
+		}
+	})
+}
+
 func TestEntryIsKeptForItsTTLAndTheLongerWindowInBothTiers(t *testing.T) {
 	for _, w := range []func(*strata.Options[string, int64]){lab.Windows(10*time.Minute, -1), lab.Windows(time.Second, 10*time.Minute)} {
 		synctest.Test(t, func(t *testing.T) {
