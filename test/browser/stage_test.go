@@ -164,6 +164,7 @@ func staysInView(t *testing.T, b *browser.Tab) {
 	b.WaitText("#said", "is watched")
 	b.Click("[data-part=l2]")
 	marked(b, "break l2", "L2 is broken.")
+	within(t, b, "a fault on a phone", "#said") // its button is further up
 	b.WaitText("#invalidate", "Invalidate "+long)
 	b.Click("#invalidate")
 	b.WaitText("#said", "not confirmed by L2")
