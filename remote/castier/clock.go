@@ -153,9 +153,9 @@ func (c *clock) given(asked time.Time) uint64 {
 // After a change of the list the clock has another home, which may have one from an earlier list: until that is known, the
 // clock is 0, too, as drops there may have lower numbers.
 //
-// The clock of a lease is not later than the server's time when the clock was asked for, by all that instances may differ
-// about that time. So a drop at the latest possible time is later than all leases from before it, also if the clock was
-// lost in between.
+// A lease gets no later clock than the server's time at the question for the clock, less the most that two instances differ about
+// that time. So a drop at the latest possible time is later than all leases from before it, also if the clock was lost in
+// between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	clock, asked, fresh := t.names.clockOfList()
 	c := t.clockOfTags()
@@ -340,7 +340,7 @@ func (t *Tier) awaitTags(ctx context.Context, clock uint64) {
 	if _, end := remote.Split(ctx); !end.IsZero() {
 		wait = min(wait, time.Until(end)/2)
 	}
-	if wait <= 0 || wait > 3*duration(maxAhead) { // or the clock is damaged
+	if wait <= 0 || wait > 2*duration(maxAhead) { // or the clock is damaged
 		return
 	}
 	passed := time.NewTimer(wait)

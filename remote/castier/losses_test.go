@@ -174,6 +174,22 @@ func TestClockThatIsLostIsNotBehind(t *testing.T) {
 	})
 }
 
+// TestLeaseAfterADropReachesItsNumber: the first drop of a clock is ahead of the time, and waits for it. The same instance, which
+// knows the clock, leases from then on by the number of the drop.
+func TestLeaseAfterADropReachesItsNumber(t *testing.T) {
+	for _, step := range []time.Duration{time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			m, tier := open(t, 1)
+			m.Step = step
+			acquire(t, tier, "before")
+			dropTags(t, tier, false, "t")
+			if after, is := acquire(t, tier, "after").Lease.Clock, tagsOf(t, tier, "t"); after < is.Dropped {
+				t.Errorf("steps of %v: a lease after the drop has clock %d, the drop %d", step, after, is.Dropped)
+			}
+		})
+	}
+}
+
 // TestDropIsLaterThanLeasesFromBeforeTheClockWasLost loses the clock again and again, while
 // instances that know the server's time with different uncertainties give leases and drop a tag.
 func TestDropIsLaterThanLeasesFromBeforeTheClockWasLost(t *testing.T) {

@@ -259,7 +259,7 @@ func judge(out string, err error) outcome {
 	return outcome{"BROKEN", out}
 }
 
-// ended finds the line with which a bug has ended a test program: a panic, or what the runtime cannot recover from. It is read-only.
+// ended finds the line with which a bug has ended a test program: a panic, or a fatal error of the runtime. It is read-only.
 var ended = regexp.MustCompile(`(?m)^(panic: |fatal error: (stack overflow|concurrent map|all goroutines are asleep))`)
 
 // compile makes a test program. left are test files that it leaves out: generic code is

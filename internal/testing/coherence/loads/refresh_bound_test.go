@@ -94,18 +94,24 @@ func TestSetDuringASlowRefreshIsRefreshedInItsTurn(t *testing.T) {
 					t.Fatal("there is no refresh")
 				}
 				// The refresh that runs is obsolete by now.
-				lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
-				time.Sleep(8 * time.Second)
-				quick := &lab.Origin{}
-				quick.Value.Store(9)
-				lab.GetTakes(t, c, quick.Load, 7)
-				synctest.Wait()
-				if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
-					t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
-				}
+				refreshedInItsTurn(t, c, slow)
 				time.Sleep(time.Minute)
 			})
 		})
+	}
+}
+
+// refreshedInItsTurn sets k with a short life, and wants one refresh of it in its turn, and no further load of slow.
+func refreshedInItsTurn(t *testing.T, c *strata.Cache[string, int64], slow *lab.Origin) {
+	t.Helper()
+	lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+	time.Sleep(8 * time.Second)
+	quick := &lab.Origin{}
+	quick.Value.Store(9)
+	lab.GetTakes(t, c, quick.Load, 7)
+	synctest.Wait()
+	if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
+		t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
 	}
 }
 
@@ -139,14 +145,6 @@ func TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss(t *testing.T) {
 		if n := c.Stats().Refreshes; err == nil || n != 1 || slow.Loads.Load() != 1 {
 			t.Fatalf("the refresh has not joined the miss: %v, %d refreshes, %d loads", err, n, slow.Loads.Load())
 		}
-		lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
-		time.Sleep(8 * time.Second)
-		quick := &lab.Origin{}
-		quick.Value.Store(9)
-		lab.GetTakes(t, c, quick.Load, 7)
-		synctest.Wait()
-		if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
-			t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
-		}
+		refreshedInItsTurn(t, c, slow)
 	})
 }
