@@ -1,7 +1,7 @@
 // Fences and writes: they take the right to store from flights and writes of a key.
 //
 // States of a right: held from the registration of a flight or the begin of a write;
-// lost to a fence, to another write, or to a hold of the key.
+// lost to a fence, to another write, to a load that has brought an answer, or to a hold of the key.
 //
 // Invariant: the right is checked, and the entry inserted or dropped, in one
 // critical section of the key's shard. So a store under a lost right never happens,

@@ -37,6 +37,9 @@ type Result[V any] struct {
 	Shared bool
 	// Beside says that Load ran for another flight, with which this one was gathered.
 	Beside bool
+	// Loaded says that the flight brings the answer of its Loader: values that others have read
+	// meanwhile are older.
+	Loaded bool
 	// Tags are the tags of the value, and TagWatermark is the generation of tags from
 	// before the value was read. Callers that have joined judge the value by them.
 	Tags         []string

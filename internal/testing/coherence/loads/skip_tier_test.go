@@ -183,3 +183,39 @@ func TestReaderThatTimesOutBesideASkipReadIsCountedOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowAnswerOfL2DoesNotUndoARefresh has a reader whose question L2 answers before, and whose answer comes after, a
+// refresh: it gets the older value, and L1 keeps what the refresh has brought.
+func TestSlowAnswerOfL2DoesNotUndoARefresh(t *testing.T) {
+	for name, load := range map[string]strata.Loader[string, int64]{
+		"value": func(context.Context, string) (int64, error) { return 2, nil }, "not found": lab.NoneOf,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				w := lab.NewWire(s)
+				a := lab.Instance[string, int64](t, s)
+				b := lab.Instance(t, s, w.Use, loadsBy(load), func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour })
+				lab.Must(t, a.Set(t.Context(), "k", 1))
+				synctest.Wait()
+				w.Slows("Get", 0, 50*time.Millisecond)
+				var all sync.WaitGroup
+				all.Go(func() {
+					if v, ok := b.Get(t.Context(), "k"); v != 1 || !ok {
+						t.Errorf("the reader got %d, %v, want what L2 had", v, ok)
+					}
+				})
+				synctest.Wait()
+				w.Slows("Get", 0, 0)
+				lab.MustGet(t, b, "k", lab.Unavailable)
+				lab.Must(t, b.Refresh(t.Context(), "k"))
+				synctest.Wait()
+				all.Wait()
+				want, wanted := load(t.Context(), "k")
+				if v, err := b.GetOrLoad(t.Context(), "k", lab.Unavailable); v != want || !errors.Is(err, wanted) {
+					t.Errorf("got %d, %v after the slow answer, want %d, %v", v, err, want, wanted)
+				}
+			})
+		})
+	}
+}
