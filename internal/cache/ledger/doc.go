@@ -48,5 +48,7 @@
 // passed through every published digest if it missed no message; an unknown
 // digest means a lost message. The instance then asks the tier for the versions
 // of all lanes: a lane is suspect if no message explains its version within a
-// second. After a gap the versions are compared at once.
+// second. After a gap the versions are compared at once. In the other states, when the
+// tier does not answer, an instance counts messages as lost if they have not brought it to an unknown
+// digest within a second.
 package ledger

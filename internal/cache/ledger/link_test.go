@@ -395,6 +395,41 @@ func TestLossWhileTheTierIsLeftAloneEndsPatience(t *testing.T) {
 	}
 }
 
+// TestLossBesideADeadTierIsFoundWithAHeartbeat has no answer of the tier: a heartbeat tells of a message that
+// was lost without a word, and a second later L1 counts as from before the loss, also if the bus has gone meanwhile.
+// A message that a heartbeat has overtaken is no loss.
+func TestLossBesideADeadTierIsFoundWithAHeartbeat(t *testing.T) {
+	for name, fault := range map[string]struct {
+		begin func(*stratatest.Bus)
+		mute  bool
+	}{
+		"none": {func(*stratatest.Bus) {}, false}, "overtaken": {(*stratatest.Bus).Reorder, false},
+		"lost": {func(b *stratatest.Bus) { b.Lose(1) }, true},
+	} {
+		for n := range 20 { // the heartbeats are at random times
+			bubble(t, func(t *testing.T) {
+				bus := stratatest.NewBus()
+				tier := newTier(bus)
+				start(t, tier, bus.Connect())
+				e := start(t, tier, bus, func(o *ledger.Options) { o.Strict, o.Patience = true, ledger.SilentAfter })
+				e.down.Store(true)
+				e.Suspend(true)
+				time.Sleep(20 * time.Second)
+				fault.begin(bus)
+				e.drop("a")
+				time.Sleep(1300 * time.Millisecond) // longer than between two heartbeats
+				if n%2 == 0 {
+					bus.Cut()
+				}
+				time.Sleep(1100 * time.Millisecond)
+				if e.Mute() != fault.mute {
+					t.Errorf("%s, %d: mute %v after 2.4 s", name, n, e.Mute())
+				}
+			})
+		}
+	}
+}
+
 func TestHitsDuringASilenceAreDegraded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()

@@ -127,7 +127,7 @@ func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 func (l *Link) overdue(now int64) {
 	if l.take(&l.due.overdue, now) && l.o.Generation.Overdue() {
 		l.mu.Lock()
-		l.unknownDigest(now)
+		l.unknownDigest(now, "")
 		l.mu.Unlock()
 	}
 }
@@ -149,8 +149,32 @@ func (l *Link) verifyNow(ctx context.Context) {
 	}
 	l.mu.Lock()
 	l.unknownAt = 0
+	if l.verify { // another unknown digest has come meanwhile
+		l.unknownAt = l.verifiedAt
+	}
 	l.mu.Unlock()
 	l.compare(p)
+}
+
+// explain counts messages as lost that should have brought this instance to an unknown digest by now, while the
+// tier does not tell its position.
+func (l *Link) explain(now int64) {
+	l.mu.Lock()
+	must, digest := l.mustExplain(now), l.unknown
+	l.mu.Unlock()
+	if !must {
+		return
+	}
+	reached := digest != "" && l.o.Generation.Compare(digest) == Reached
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.unknown != digest, !l.mustExplain(now): // another one has come, or the tier has answered
+	case reached:
+		l.unknownAt = 0
+	default:
+		l.loseUnexplained()
+	}
 }
 
 // unanswered plans another comparison, since the tier has not told its position

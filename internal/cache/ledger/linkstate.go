@@ -47,10 +47,12 @@ type state struct {
 	// verify says that a heartbeat had an unknown digest, so that the position has
 	// to be compared with the tier's. verifiedAt is the time of the last such
 	// question to the tier, and unknownAt the arrival of the first such heartbeat
-	// that no answer of the tier has settled.
+	// that nothing has explained. unknown is the digest of the last one; empty if
+	// messages have had their time.
 	verify     bool
 	verifiedAt int64
 	unknownAt  int64
+	unknown    string
 	due        timers
 	// alone says that the tier has no positions and its breaker is open: no position
 	// tells whether the tier answers again, so the link joins when the breaker is closed.
@@ -64,6 +66,7 @@ type timers struct {
 	logUnconnected int64 // log that the bus has never connected
 	settle         int64 // lanes with unexplained versions become suspect
 	overdue        int64 // the messages announced by a heartbeat ahead must have arrived
+	explain        int64 // the messages up to an unknown digest must have arrived, if the tier cannot be asked
 	drop           int64 // apply a delayed drop of everything
 	expire         int64 // apply a delayed expiry of everything
 }
@@ -175,17 +178,19 @@ func (s *state) joined(now int64) (lostSince int64) {
 	return lostSince
 }
 
-// unknownDigest asks for a comparison with the tier. While the link is not
-// connected, messages count as lost if the tier has not answered in time.
-func (s *state) unknownDigest(now int64) {
-	s.verify = true
-	switch {
-	case s.phase == connected:
-	case s.unknownAt == 0:
-		s.unknownAt = now
-	case s.unexplained(now):
-		s.loseUnexplained()
+// unknownDigest asks for a comparison with the tier. While the link is not connected,
+// messages have settleAfter to bring this instance to the digest.
+func (s *state) unknownDigest(now int64, digest string) {
+	s.verify, s.unknown = true, digest
+	if s.unknownAt = cmp.Or(s.unknownAt, now); !s.unexplained(now) {
+		s.due.explain = now + int64(settleAfter)
 	}
+}
+
+// mustExplain reports whether messages have had their time to explain an unknown digest, and the
+// tier cannot be asked.
+func (s *state) mustExplain(now int64) bool {
+	return s.phase != connected && s.unknownAt != 0 && now >= s.due.explain
 }
 
 // unexplained reports whether the tier has had its time to explain an unknown
@@ -194,7 +199,10 @@ func (s *state) unexplained(now int64) bool { return now-s.unknownAt >= int64(ve
 
 // loseUnexplained counts messages as lost since before the unknown digest
 // arrived: heartbeats are not rarer than SilentAfter.
-func (s *state) loseUnexplained() { s.lose(max(1, s.unknownAt-int64(SilentAfter))) }
+func (s *state) loseUnexplained() {
+	s.lose(max(1, s.unknownAt-int64(SilentAfter)))
+	s.unknownAt = 0
+}
 
 // unverified notes that the tier has not told its position for a comparison. It
 // returns true if the link must cease to count as connected.
@@ -230,6 +238,9 @@ func (s *state) next(now int64, patience time.Duration) int64 {
 	at(s.due.overdue)
 	at(s.due.drop)
 	at(s.due.expire)
+	if s.phase != connected && s.unknownAt != 0 {
+		at(s.due.explain)
+	}
 	if s.phase != silent {
 		at(s.due.heartbeat)
 	}

@@ -118,7 +118,7 @@ func (l *Link) receiveHeartbeat(m *remote.Message, now int64) {
 	}
 	switch {
 	case result == Unknown:
-		l.unknownDigest(now)
+		l.unknownDigest(now, m.Key)
 	case result == Ahead:
 		l.due.overdue = now + int64(overdueAfter)
 	case m.Key != "" && l.phase != connected:

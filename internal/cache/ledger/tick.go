@@ -40,6 +40,7 @@ func (l *Link) run(ctx context.Context) {
 // tick performs the due actions.
 func (l *Link) tick(ctx context.Context) {
 	now := l.o.Now()
+	l.explain(now)
 	l.mu.Lock()
 	s := l.state
 	l.mu.Unlock()
