@@ -116,7 +116,7 @@ type marks struct {
 	seen   map[string]bool              // read values
 	denied map[string]bool              // values refused by Add
 	taken  map[string]int               // how often it was taken
-	// arrived is when an instance has got the last answer of L2 about a key.
+	// arrived is when an instance has got the last answer of L2 about a key, after which L1 may take a value of it.
 	arrived map[gottenValue]checker.Time
 	// claims are the Adds and Takes of a key, running the ones before their return.
 	claims  map[string]uint64

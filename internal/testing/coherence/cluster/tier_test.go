@@ -252,6 +252,9 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		}
 		return err
 	})
+	for i := range p {
+		t.arrives(p[i].Key) // L1 takes the value now, however old it is
+	}
 	if err != nil {
 		t.fails(ctx, p)
 		return nil, err
@@ -326,6 +329,7 @@ func (t *simTier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error)
 		known, err = t.tier.Tags(ctx, tags)
 		return err
 	})
+	t.arrives(t.s.o.keys...) // values with these tags go into L1 now
 	if err != nil {
 		return nil, err
 	}
