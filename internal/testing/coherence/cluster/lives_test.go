@@ -220,10 +220,13 @@ func (m *member) lateBy(r *checker.Read, value string, window checker.Time) (lat
 	k := m.s.marks
 	k.mu.Lock()
 	fresh, known := k.fresh[value]
-	stored := k.stored[value]
+	stored, ended := k.stored[value]
 	k.mu.Unlock()
 	if known {
 		late = r.Call - fresh - window - ownSlack
+	}
+	if !ended { // the call that stores the value has not returned: each Expire that has is from before it
+		return late
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
