@@ -3,6 +3,7 @@
 package netsim
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -102,8 +103,9 @@ func opError(op string, err error) error {
 // Close implements net.Conn. The peer reads the bytes in the window, then the
 // end of the stream; its writes fail.
 func (c *Conn) Close() error {
-	c.in.fail(ErrReset)
-	c.in.change(func() { c.in.readerClosed = true })
+	c.in.change(func() { // in one step: a Read of this end gets net.ErrClosed
+		c.in.readerClosed, c.in.err = true, cmp.Or(c.in.err, ErrReset)
+	})
 	c.out.change(func() { c.out.writerClosed = true })
 	return c.SetDeadline(time.Time{})
 }

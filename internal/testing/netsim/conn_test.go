@@ -85,6 +85,24 @@ func TestCloseEndsTheStream(t *testing.T) {
 	})
 }
 
+// TestReadDuringCloseIsClosed has ends that are closed while they read: none sees the reset that the peer gets.
+func TestReadDuringCloseIsClosed(t *testing.T) {
+	for range 20_000 {
+		c, _ := netsim.Pair(0)
+		begun, ended := make(chan struct{}), make(chan error)
+		go func() {
+			close(begun)
+			_, err := c.Read(make([]byte, 1))
+			ended <- err
+		}()
+		<-begun
+		c.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := netsim.Pair(0)
