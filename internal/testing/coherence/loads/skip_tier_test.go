@@ -184,8 +184,8 @@ func TestReaderThatTimesOutBesideASkipReadIsCountedOnce(t *testing.T) {
 	})
 }
 
-// TestSlowAnswerOfL2DoesNotUndoARefresh has a reader whose question L2 answers before, and whose answer comes after, a
-// refresh: it gets the older value, and L1 keeps what the refresh has brought.
+// TestSlowAnswerOfL2DoesNotUndoARefresh has L2 answer a reader before a refresh, and the answer come after it: the reader
+// gets the older value, and L1 keeps the result of the refresh.
 func TestSlowAnswerOfL2DoesNotUndoARefresh(t *testing.T) {
 	for name, load := range map[string]strata.Loader[string, int64]{
 		"value": func(context.Context, string) (int64, error) { return 2, nil }, "not found": lab.NoneOf,
