@@ -184,38 +184,56 @@ func TestReaderThatTimesOutBesideASkipReadIsCountedOnce(t *testing.T) {
 	})
 }
 
-// TestSlowAnswerOfL2DoesNotUndoARefresh has L2 answer a reader before a refresh, and the answer come after it: the reader
-// gets the older value, and L1 keeps the result of the refresh.
+// TestSlowAnswerOfL2DoesNotUndoARefresh has L2 answer a reader before a refresh, by either loader, and the answer come
+// after it: the reader gets the older value, and L1 keeps the result of the refresh.
 func TestSlowAnswerOfL2DoesNotUndoARefresh(t *testing.T) {
 	for name, load := range map[string]strata.Loader[string, int64]{
 		"value": func(context.Context, string) (int64, error) { return 2, nil }, "not found": lab.NoneOf,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.NewShared()
-				w := lab.NewWire(s)
-				a := lab.Instance[string, int64](t, s)
-				b := lab.Instance(t, s, w.Use, loadsBy(load), func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour })
-				lab.Must(t, a.Set(t.Context(), "k", 1))
-				synctest.Wait()
-				w.Slows("Get", 0, 50*time.Millisecond)
-				var all sync.WaitGroup
-				all.Go(func() {
-					if v, ok := b.Get(t.Context(), "k"); v != 1 || !ok {
-						t.Errorf("the reader got %d, %v, want what L2 had", v, ok)
-					}
+		many := func(ctx context.Context, keys []string) (map[string]int64, error) {
+			v, err := load(ctx, keys[0])
+			if err != nil {
+				return nil, nil // the key is absent
+			}
+			return map[string]int64{keys[0]: v}, nil
+		}
+		for by, loads := range map[string]func(*strata.Options[string, int64]){
+			"Loader":     loadsBy(load),
+			"ManyLoader": func(o *strata.Options[string, int64]) { o.ManyLoader = many },
+		} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					want, wanted := load(t.Context(), "k")
+					slowAnswer(t, loads, want, wanted)
 				})
-				synctest.Wait()
-				w.Slows("Get", 0, 0)
-				lab.MustGet(t, b, "k", lab.Unavailable)
-				lab.Must(t, b.Refresh(t.Context(), "k"))
-				synctest.Wait()
-				all.Wait()
-				want, wanted := load(t.Context(), "k")
-				if v, err := b.GetOrLoad(t.Context(), "k", lab.Unavailable); v != want || !errors.Is(err, wanted) {
-					t.Errorf("got %d, %v after the slow answer, want %d, %v", v, err, want, wanted)
-				}
 			})
-		})
+		}
+	}
+}
+
+// slowAnswer wants want, or wanted, of a key after a slow answer of L2 to a question from before a refresh.
+func slowAnswer(t *testing.T, loads func(*strata.Options[string, int64]), want int64, wanted error) {
+	t.Helper()
+	s := lab.NewShared()
+	w := lab.NewWire(s)
+	a := lab.Instance[string, int64](t, s)
+	b := lab.Instance(t, s, w.Use, loads, func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour })
+	lab.Must(t, a.Set(t.Context(), "k", 1))
+	synctest.Wait()
+	w.Slows("Get", 0, 50*time.Millisecond)
+	var all sync.WaitGroup
+	all.Go(func() {
+		if v, ok := b.Get(t.Context(), "k"); v != 1 || !ok {
+			t.Errorf("the reader got %d, %v, want what L2 had", v, ok)
+		}
+	})
+	synctest.Wait()
+	w.Slows("Get", 0, 0)
+	lab.MustGet(t, b, "k", lab.Unavailable)
+	lab.Must(t, b.Refresh(t.Context(), "k"))
+	synctest.Wait()
+	all.Wait()
+	if v, err := b.GetOrLoad(t.Context(), "k", lab.Unavailable); v != want || !errors.Is(err, wanted) {
+		t.Errorf("got %d, %v after the slow answer, want %d, %v", v, err, want, wanted)
 	}
 }
