@@ -112,6 +112,10 @@ func TestErrorsQuoteNoValues(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)
 	}
+	_, err = codec.JSON[map[string]int]().Decode([]byte(`{"alice@example.com":"x"}`))
+	if err == nil || strings.Contains(err.Error(), "alice") || !strings.Contains(err.Error(), "does not fit int") {
+		t.Errorf("got %v", err)
+	}
 	_, err = codec.JSON[rude]().Decode([]byte(`"hunter2"`))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)

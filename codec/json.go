@@ -256,7 +256,8 @@ func jsonError[V any](op string, err error) error {
 	case errors.As(err, &syntax):
 		reason = "syntax error at byte " + strconv.FormatInt(syntax.Offset, 10)
 	case errors.As(err, &kind):
-		reason = "field " + strconv.Quote(kind.Field) + " does not fit " + kind.Type.String()
+		// No Field: it may have the key of a map, which is a part of the value.
+		reason = "a value before byte " + strconv.FormatInt(kind.Offset, 10) + " does not fit " + kind.Type.String()
 	case errors.As(err, &unsupported):
 		reason = "no form for " + unsupported.Type.String()
 	}

@@ -104,7 +104,9 @@ func (b *builder) node(t reflect.Type, path string) *node {
 
 // inside returns the node of a type that contains itself, at a place inside.
 func (b *builder) inside(to *node) *node {
-	in := &node{pointers: true, done: true}
+	// Such a value takes at least a byte, of the pointer, slice or map on the way to it. The type around it copies
+	// this number before it is known.
+	in := &node{least: 1, pointers: true, done: true}
 	// Only a type inside itself can make a value without end: depth and parts are counted at this
 	// place, and other types do not pay for it.
 	in.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {

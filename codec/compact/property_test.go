@@ -26,6 +26,17 @@ type inner struct {
 
 type hidden struct{ Found uint8 }
 
+// knot has elements with nothing but values of the type around them.
+type knot struct {
+	ID    uint8
+	Ends  []struct{ To knot }
+	Pairs [][2]knot
+	Parts map[string]struct{ ties }
+	Whole *[1]struct{ All []struct{ knot } }
+}
+
+type ties struct{ L, R knot }
+
 // typeOf makes up a type.
 func typeOf(c choices, depth int) reflect.Type {
 	leaves := []reflect.Type{
@@ -34,6 +45,7 @@ func typeOf(c choices, depth int) reflect.Type {
 		reflect.TypeFor[uintptr](), reflect.TypeFor[float32](), reflect.TypeFor[float64](), reflect.TypeFor[complex64](),
 		reflect.TypeFor[complex128](), reflect.TypeFor[bool](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](),
 		reflect.TypeFor[time.Time](), reflect.TypeFor[struct{}](), reflect.TypeFor[inner](), reflect.TypeFor[map[string]string](),
+		reflect.TypeFor[knot](),
 	}
 	if depth == 0 {
 		return leaves[c.IntN(len(leaves))]
@@ -188,6 +200,11 @@ func TestGeneratedTypesAndValuesSurviveTheRoundTrip(t *testing.T) {
 			refusesCuts(t, n, of, data, r)
 		}
 	}
+}
+
+func TestElementsOfNothingButTheTypeAroundThemKeepTheirValues(t *testing.T) {
+	v := knot{ID: 1, Ends: []struct{ To knot }{{knot{ID: 2}}}, Pairs: [][2]knot{{{ID: 3}, {}}}, Parts: map[string]struct{ ties }{"a": {ties{R: knot{ID: 4}}}}}
+	roundTripOf(t, planOf(t, reflect.TypeFor[knot]()), reflect.ValueOf(&v))
 }
 
 // refusesCuts checks that input which ends early, or too late, is refused.

@@ -44,6 +44,11 @@ type (
 	fussy struct{ n int }
 	// shy leaves out a secret.
 	shy struct{ Public, Secret string }
+	// veiled is a key with a field that is not encoded.
+	veiled struct {
+		ID    int
+		shard int
+	}
 	// stamped has the methods of a part.
 	stamped struct {
 		time.Time
@@ -94,6 +99,10 @@ func keeps[V any](t *testing.T, what string, v V, want bool) {
 }
 
 func TestGobRefusesPointersThatBecomeNil(t *testing.T) {
+	keeps(t, "keys that differ in a hidden field", map[veiled]string{{1, 1}: "a", {1, 2}: "b"}, false)
+	keeps(t, "a key with a hidden field", map[veiled]string{{1, 1}: "a"}, false)
+	keeps(t, "a hidden field of a key in an array", map[[1]struct{ V veiled }]string{{{veiled{1, 1}}}: "a"}, false)
+	keeps(t, "a key with an empty hidden field", map[veiled]string{{ID: 1}: "a", {ID: 2}: "b"}, true)
 	keeps(t, "none", pointers{}, true)
 	keeps(t, "all", pointers{to(1), to("a"), &[]int{1}, &map[string]int{}, to(to(1)), to(time.Unix(1, 0).UTC()), big.NewInt(0), &url.URL{}, &point{}}, true)
 	keeps(t, "zero", pointers{I: to(0)}, false)

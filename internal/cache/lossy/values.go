@@ -395,9 +395,9 @@ func (b *planner) list(elem *node) func(*walk, reflect.Value) *Change {
 func (b *planner) mapping(t reflect.Type) func(*walk, reflect.Value) *Change {
 	elem := b.node(place{of: t.Elem(), addressed: !b.JSON})
 	b.Texts = true
-	// A key that encodes itself may become a text that two keys share, and one that refers to
-	// another value is never equal to its copy.
-	keys := (b.selfMade(t.Key()) || refers(t.Key())) && (!proven[fullName(t.Key())] || b.JSON && partly[fullName(t.Key())] != nil)
+	// A key that encodes itself may become a text that two keys share, one that refers to another value is
+	// never equal to its copy, and one that leaves out a field may be equal to the copy of another key.
+	keys := (b.selfMade(t.Key()) || refers(t.Key()) || b.leavesOutPart(t.Key())) && (!proven[fullName(t.Key())] || b.JSON && partly[fullName(t.Key())] != nil)
 	if elem.plain() && !keys {
 		return nil
 	}
@@ -446,6 +446,21 @@ func (b *planner) keepsKeys(v reflect.Value) bool {
 		}
 	}
 	return true
+}
+
+// leavesOutPart reports whether a field of the struct t, or of a struct in it, is not encoded, although == looks at it.
+func (b *planner) leavesOutPart(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return b.leavesOutPart(t.Elem())
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if f.Name != "_" && (b.leavesOut(&f) || b.leavesOutPart(f.Type)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // refers reports whether a value of t may refer to another value, so that a copy of both
