@@ -215,7 +215,7 @@ func (p *a3fifo) resize(i uint32, old, weight int64) {
 // queues if it is a returning ghost, and returns the queue for it. full says that
 // the cache has no room for it.
 func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
-	size := p.sizeOf(weight)
+	size := max(0, p.sizeOf(weight)) // a pinned entry has none
 	switch {
 	case full && (p.cut || !p.full):
 		p.room, p.cut = p.total(), false

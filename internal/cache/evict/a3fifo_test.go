@@ -341,3 +341,16 @@ func TestHeavyEntriesOfAFullShardMustComeBack(t *testing.T) {
 		t.Fatal("refuses an entry that came back at once")
 	}
 }
+
+// TestClockDoesNotGoBack: ages are differences of its times.
+func TestClockDoesNotGoBack(t *testing.T) {
+	p := newBed(100, true)
+	last := p.clock
+	for i := range uint32(100) {
+		p.admit(i, []int64{Pinned, 0, 1, 50}[i%4], i%3 == 0)
+		if p.clock < last {
+			t.Fatalf("%d: the clock goes from %d to %d", i, last, p.clock)
+		}
+		last = p.clock
+	}
+}

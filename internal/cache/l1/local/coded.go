@@ -124,7 +124,7 @@ func (s *Coded[K, V]) look(key K, decodes, counts bool) *Entry[K, V] {
 	}
 	e, payload := s.open(key, form)
 	if decodes && !s.decode(e, payload) {
-		if s.remove(e); counts {
+		if s.damaged(e); counts {
 			s.wrong.Add(1)
 		}
 		return nil
@@ -321,7 +321,7 @@ func (s *Coded[K, V]) All(want func(*Entry[K, V]) bool) iter.Seq[*Entry[K, V]] {
 			switch {
 			case !want(e):
 			case !s.decode(e, payload):
-				s.remove(e)
+				s.damaged(e)
 			case !yield(e):
 				return
 			}

@@ -39,6 +39,18 @@ func (s *Coded[K, V]) note(key, form []byte, why l1.Reason) {
 	s.untold.Store(true)
 }
 
+// damaged removes an entry with a value that cannot be decoded, and notes it for drain: the caller may hold a lock.
+func (s *Coded[K, V]) damaged(e *Entry[K, V]) {
+	if !s.remove(e) || !s.reports {
+		return
+	}
+	l1.Behind[coded](e).form = nil // no second attempt
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = append(s.gone, Removal[K, V]{Entry: e, Reason: l1.Deleted})
+	s.untold.Store(true)
+}
+
 // drain returns the entries that the store has let go since the last call.
 func (s *Coded[K, V]) drain() (gone []Removal[K, V]) {
 	if !s.reports {

@@ -105,6 +105,35 @@ func TestDamagedEntryGoesWhenItIsFound(t *testing.T) {
 	}
 }
 
+func TestDamagedEntryIsHeardToLeaveOnce(t *testing.T) {
+	for name, find := range map[string]func(*Coded[string, string]){
+		"Get":  func(c *Coded[string, string]) { c.Get("k") },
+		"Peek": func(c *Coded[string, string]) { c.Peek("k") },
+		"All": func(c *Coded[string, string]) {
+			for e := range c.All(func(*Entry[string, string]) bool { return true }) {
+				t.Errorf("%q is found", e.Key)
+			}
+		},
+	} {
+		heard := map[l1.Reason]int{}
+		engine := l1.New(l1.Config[string, Held[string]]{MaxEntries: 1, Notify: func(_ *Entry[string, string], why l1.Reason) { heard[why]++ }})
+		c, err := NewCoded(engine, 1<<20, Codec[string]{
+			Append: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
+			Decode: func([]byte) (string, error) { return "", errors.New("damaged") },
+		}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(c, "k", "v", l1.Forever)
+		find(c)
+		c.Get("other")
+		if len(heard) != 1 || heard[l1.Deleted] != 1 || c.Undecoded() != 1 {
+			t.Errorf("%s: heard %v, %d counted", name, heard, c.Undecoded())
+		}
+		c.Close()
+	}
+}
+
 func TestHottestAreMostUsedFirst(t *testing.T) {
 	c := texts(t)
 	for i := range 4 {
