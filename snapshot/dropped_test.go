@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,7 +167,7 @@ func TestSnapshotHasNoOwnEntryFromBeforeADropOfEverythingOfWhichAFileHasTold(t *
 		time.Sleep(time.Second) // in the bubble
 		must(t, dropping.InvalidateAll(t.Context()))
 		loaded(t, saved(t, dropping), own)
-		time.Sleep(time.Second) // in the bubble
+		time.Sleep(2 * time.Minute) // in the bubble
 		must(t, own.Set(t.Context(), "k2", "newer"))
 		r := loaded(t, saved(t, own), dropping)
 		absent(t, dropping, "a value from before a drop of everything")
@@ -175,6 +176,89 @@ func TestSnapshotHasNoOwnEntryFromBeforeADropOfEverythingOfWhichAFileHasTold(t *
 		}
 		if v, ok := own.Get(t.Context(), "k1"); v != "older" || !ok {
 			t.Errorf("the own entry is %q", v)
+		}
+	})
+}
+
+// TestSnapshotHasNoOwnEntryFromBeforeADropOfItsKeyOfWhichAFileHasTold: the own cache reads before the drop, learns of the drop, and
+// lands after that. It says from then on that it knows the drop.
+func TestSnapshotHasNoOwnEntryFromBeforeADropOfItsKeyOfWhichAFileHasTold(t *testing.T) {
+	for name, drop := range map[string]func(ctx context.Context, c users) error{
+		"keys": func(ctx context.Context, c users) error { return c.Invalidate(ctx, "k1", "k2", "k3") },
+		"tag":  func(ctx context.Context, c users) error { return c.InvalidateTags(ctx, "t") },
+		"all":  func(ctx context.Context, c users) error { return c.InvalidateAll(ctx) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			own, dropping := alone(t, "users", 0), alone(t, "users", 0)
+			release, tag := make(chan struct{}), strata.WithTags("t")
+			older := func(context.Context, string) (string, error) { <-release; return "older", nil }
+			go own.GetOrLoad(t.Context(), "k1", older, tag) // its value is looked at below
+			must(t, own.Set(t.Context(), "k2", "older", strata.WithTTL(strata.NoExpiry), tag))
+			must(t, own.SetNotFound(t.Context(), "k3", strata.WithTTL(time.Hour), tag))
+			synctest.Wait()
+			time.Sleep(time.Second) // in the bubble
+			must(t, drop(t.Context(), dropping))
+			loaded(t, saved(t, dropping), own)
+			close(release)
+			synctest.Wait()
+			if v, ok := own.Get(t.Context(), "k1"); v != "older" || !ok {
+				t.Errorf("%s: the load has brought %q", name, v)
+			}
+			time.Sleep(2 * time.Minute) // in the bubble
+			must(t, own.Set(t.Context(), "k4", "newer", tag))
+			file := saved(t, own)
+			for _, c := range []users{dropping, alone(t, "users", 0)} {
+				loaded(t, file, c)
+				absent(t, c, name)
+				if v, ok := c.Get(t.Context(), "k2"); ok {
+					t.Errorf("%s: k2 is back as %q", name, v)
+				}
+				newer := func(context.Context, string) (string, error) { return "newer", nil }
+				if v, err := c.GetOrLoad(t.Context(), "k3", newer); v != "newer" || err != nil {
+					t.Errorf("%s: k3 is %q, %v", name, v, err)
+				}
+				if v, ok := c.Get(t.Context(), "k4"); v != "newer" || !ok {
+					t.Errorf("%s: a value from two minutes after the drop is missing", name)
+				}
+			}
+		})
+	}
+}
+
+// afterSome calls f when half of a file has been read.
+type afterSome struct {
+	io.Reader
+	left int
+	f    func()
+}
+
+func (r *afterSome) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b[:min(len(b), 512)])
+	if r.left -= n; r.left <= 0 && r.f != nil {
+		r.f()
+		r.f = nil
+	}
+	return n, err
+}
+
+// TestRestTakesNoRoomAfterEverythingWasDropped: entries with the stamp of the begin would be absent in L1, and
+// counted as stored.
+func TestRestTakesNoRoomAfterEverythingWasDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := alone(t, "users", 2000), alone(t, "users", 0)
+		for i := range 2000 {
+			must(t, from.SetNotFound(t.Context(), fmt.Sprint("none", i), strata.WithTTL(time.Hour)))
+		}
+		file := saved(t, from)
+		r, err := snapshot.Read(t.Context(), &afterSome{bytes.NewReader(file), len(file) / 4, func() {
+			must(t, to.Tune(strata.Tuning{Off: new(true)}))
+			must(t, to.Tune(strata.Tuning{Off: new(false)}))
+		}}, snapshot.Options{}, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := r.Caches[0]; to.Len() != 0 || c.Changed < 1000 {
+			t.Errorf("%d entries, %+v", to.Len(), c)
 		}
 	})
 }

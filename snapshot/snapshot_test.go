@@ -475,6 +475,9 @@ func TestWrongUseIsAnError(t *testing.T) {
 		if _, err := snapshot.Save(t.Context(), path, snapshot.Options{}, caches...); err == nil {
 			t.Errorf("caches %d: no error of Save", i)
 		}
+		if _, err := snapshot.SaveKeys(t.Context(), path, snapshot.Options{}, caches...); err == nil {
+			t.Errorf("caches %d: no error of SaveKeys", i)
+		}
 		if _, err := snapshot.Read(t.Context(), new(bytes.Buffer), snapshot.Options{}, caches...); err == nil {
 			t.Errorf("caches %d: no error of Read", i)
 		}

@@ -172,6 +172,10 @@ func (w *writing) keys() error {
 	if err == nil {
 		err = w.keep()
 	}
+	// A cache that was closed meanwhile has told no more keys.
+	for i := 0; err == nil && i < len(w.all); i++ {
+		err = w.all[i].Usable(w.p.ctx)
+	}
 	if err != nil {
 		return err
 	}

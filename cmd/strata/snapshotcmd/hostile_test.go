@@ -140,7 +140,7 @@ func TestReportOfAHostileInstanceIsPlainText(t *testing.T) {
 		to := serve(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"Caches":[{"Name":"%[1]s","Refused":"%[1]s","Suspect":"%[1]s"}],"Error":"%[1]s"}`, evil)
+			fmt.Fprintf(w, `{"Caches":[{"Name":"%[1]s","Refused":"%[1]s","Suspect":"%[1]s"}],"Error":"%[1]s","Rest":"%[1]s"}`, evil)
 		})
 		out, log, err := call(t, taken(t, 3), "put", "-", to)
 		if err == nil || out == "" {

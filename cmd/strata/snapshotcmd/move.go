@@ -247,6 +247,9 @@ func writeReport(w io.Writer, r *snapshot.Report) error {
 			writeFact(w, shown(c.Name, 20)+",", "suspect: "+sentence(c.Suspect))
 		}
 	}
+	if r.Rest != "" {
+		writeFact(w, "the rest", "was not read: "+sentence(r.Rest))
+	}
 	_, err := fmt.Fprintf(w, "%s in %s, %.1f MB/s\n", size(r.Bytes), r.Took.Round(time.Millisecond), r.MBPerSecond())
 	return err
 }

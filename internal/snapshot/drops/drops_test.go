@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/strata-cache/strata/internal/testing/kit"
 )
@@ -317,5 +319,33 @@ func TestLessonKeepsNoMoreDropsThanAWriterHas(t *testing.T) {
 	}
 	if !l.Outlives(s, &Query{Hashes: []uint64{keyOfNumber(drops+1) << (64 - keyBits)}, Born: 20_000 + int64(Skew)}, true) {
 		t.Error("a key without a drop is taken for dropped")
+	}
+}
+
+// TestDropAfterASuspensionIsAsLateAsTheWall has a clock that stands while the wall goes on, as in a machine that is
+// suspended.
+func TestDropAfterASuspensionIsAsLateAsTheWall(t *testing.T) {
+	for name, drop := range map[string]func(l *Log){
+		"key":        func(l *Log) { l.Note(key(1), 0) },
+		"tag":        func(l *Log) { l.Around(func() {}, "tag") },
+		"everything": func(l *Log) { l.Around(func() {}) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			clock, begun := int64(time.Second), time.Now()
+			suspended, other := New(1, func() int64 { return clock }), New(2, func() int64 { return int64(time.Since(begun)) + 1 })
+			time.Sleep(10 * time.Minute) // in the bubble
+			read := other.Stamp(other.now())
+			time.Sleep(5 * time.Minute) // in the bubble
+			clock += int64(time.Second)
+			drop(suspended)
+			teach(t, suspended, other)
+			q := Query{Hashes: []uint64{key(1), Tag("tag")}, Born: read}
+			if other.Admit(&q, func() {}) {
+				t.Errorf("%s: a value is admitted that was read five minutes before its drop", name)
+			}
+			if q.Born += int64(7 * time.Minute); !other.Admit(&q, func() {}) {
+				t.Errorf("%s: a value is refused that was read two minutes after the drop", name)
+			}
+		})
 	}
 }

@@ -3,8 +3,8 @@
 // only if none of these drops came after its value was read.
 //
 // A stamp orders drops. It is the time of the wall when the log was made, plus the time
-// passed since then, and it rises with each drop. So a clock set back puts no drop before an
-// earlier moment. The log of each cache is an origin with a random number. A snapshot says
+// passed since then, or the time of the wall if that is later, and it rises with each drop. So a
+// clock set back puts no drop before an earlier moment. The log of each cache is an origin with a random number. A snapshot says
 // which drops its cache knew: for each origin the moment up to which it knew them all. A
 // drop with a later stamp came after the values of the snapshot. Drops of an origin that a
 // snapshot does not name are compared with the time at which a value was read, by clocks
@@ -44,7 +44,8 @@ type Log struct {
 	all    atomic.Int64                    // stamp of the last drop of everything
 	forgot marks                           // of drops no longer in the stripes
 	sliced atomic.Int64                    // the last moment at which forgot was cut
-	widely atomic.Int64                    // the time of the clock when a drop of many keys was learned last
+	late   atomic.Int64                    // how far the wall was ahead of Stamp, at most
+	looked atomic.Int64                    // the time of the clock at which late was looked at
 	taken  atomic.Uint64                   // entries admitted so far
 
 	mu       sync.RWMutex // guards below; held for reading while an entry is taken in
@@ -85,8 +86,24 @@ func (l *Log) parts() *[stripes]stripe {
 	return l.made.Load()
 }
 
-// Stamp returns the stamp of a time of the clock.
+// Stamp returns the stamp of a value that was read at a time of the clock. It is early if the wall has gone
+// on while the clock stood.
 func (l *Log) Stamp(at int64) int64 { return l.base + at }
+
+// lookEvery is the time between two looks at the wall.
+const lookEvery = 10 * time.Millisecond
+
+// stampOfDrop returns the stamp of a drop at a time of the clock. It is not earlier than the wall: the
+// clock stands while the machine is suspended, and does not follow a wall that is set forward.
+func (l *Log) stampOfDrop(at int64) int64 {
+	if last := l.looked.Load(); at-last >= int64(lookEvery) && l.looked.CompareAndSwap(last, at) {
+		late := time.Now().UnixNano() - l.Stamp(l.now())
+		for most := l.late.Load(); late > most && !l.late.CompareAndSwap(most, late); {
+			most = l.late.Load()
+		}
+	}
+	return l.Stamp(at) + l.late.Load()
+}
 
 // Note notes that the key or tag with a hash is dropped now. A hash of zero is none. at is a
 // time that the caller has read from the clock just before; with zero Note reads it.
@@ -99,7 +116,7 @@ func (l *Log) Note(hash uint64, at int64) {
 	}
 	s := &l.parts()[hash%stripes]
 	s.mu.Lock()
-	if old := s.put(drop{hash, s.next(l.Stamp(at))}, int(l.most.Load())); old.stamp != 0 {
+	if old := s.put(drop{hash, s.next(l.stampOfDrop(at))}, int(l.most.Load())); old.stamp != 0 {
 		l.forgot.add(old.hash, 64, old.stamp)
 	}
 	s.mu.Unlock()
@@ -126,7 +143,7 @@ func (l *Log) note(tags []string) {
 		s := &l.parts()[0]
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.all.Store(s.next(l.Stamp(l.now())))
+		l.all.Store(s.next(l.stampOfDrop(l.now())))
 	}
 }
 
@@ -219,7 +236,7 @@ const lead = int64(time.Millisecond)
 // the stamps of all later ones. With cut later marks go to a slice of their own, if the last one
 // was begun some time ago.
 func (l *Log) moment(cut bool) int64 {
-	m, parts := l.Stamp(l.now()), l.parts()
+	m, parts := l.stampOfDrop(l.now()), l.parts()
 	for i := range parts {
 		s := &parts[i]
 		s.mu.Lock()

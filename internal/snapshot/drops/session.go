@@ -1,6 +1,9 @@
 package drops
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Teller tells of drops in one snapshot on its way out. Without a Log it tells nothing.
 type Teller struct {
@@ -79,9 +82,6 @@ func (l *Learner) End() {
 	if l.log == nil {
 		return
 	}
-	if len(l.lesson.wide) > 0 {
-		l.log.widely.Store(l.log.now()) // before it counts as known
-	}
 	// Without news there is nothing to look for: most snapshots tell what is known.
 	if l.lesson.News() {
 		var q Query
@@ -96,15 +96,25 @@ func (l *Learner) End() {
 	l.log.Learned(&l.lesson)
 }
 
-// Spared reports whether a value that this cache has read at born, zero if unknown, may be
-// older than a drop that the log knows. Drops of many keys from snapshots leave
-// such entries alone. A nil Log spares none.
-func (l *Log) Spared(born int64) bool {
+// Precedes reports whether a value that this cache has loaded or written itself may be older than a drop
+// of its key or of a tag of which a snapshot has told: from then on the snapshots of this cache say
+// that they know the drop, but such a value stays in L1, and a load that began before lands later. key is the
+// hash of the key, and at the time of the clock at which the value was read, zero if it is not
+// known. A nil Log knows no drops.
+func (l *Log) Precedes(key uint64, tags []string, at int64) bool {
 	if l == nil {
 		return false
 	}
-	at := l.widely.Load()
-	return at != 0 && born <= at
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.origins) == 1 && l.origins[0].horizon == 0 {
+		return false // no snapshot has told of any
+	}
+	q := Query{Hashes: hashes(nil, key, tags)}
+	if at != 0 {
+		q.Born = l.Stamp(at)
+	}
+	return slices.ContainsFunc(l.origins, func(o *origin) bool { return o.refuses(&q) })
 }
 
 func hashes(b []uint64, key uint64, tags []string) []uint64 {

@@ -55,7 +55,7 @@ func (c *Cache[K, V]) value(key K, begun int64, to *format.Entry) (v V, ok bool)
 		return v, false
 	}
 	born, about := c.Born(e), local.RecordOf(e)
-	if e.Value.State&expiry.Taken == 0 && c.Drops.Spared(born) {
+	if e.Value.State&expiry.Taken == 0 && c.Drops.Precedes(c.Flights.HashOf(key), about.Traits.Tags(), born) {
 		return v, false
 	}
 	*to = format.Entry{
@@ -75,7 +75,7 @@ func (c *Cache[K, V]) value(key K, begun int64, to *format.Entry) (v V, ok bool)
 // absence is value for a negative entry.
 func (c *Cache[K, V]) absence(key K, begun int64, to *format.Entry) (ok bool) {
 	n := c.Recall(key)
-	if n == nil || !n.NotFound || !n.Taken && c.Drops.Spared(0) {
+	if n == nil || !n.NotFound || !n.Taken && c.Drops.Precedes(c.Flights.HashOf(key), n.Traits.Tags(), 0) {
 		return false
 	}
 	left := local.Until(n.Fresh, begun)

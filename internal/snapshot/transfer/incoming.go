@@ -124,6 +124,9 @@ func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o 
 	o = Changed
 	negative := r.negative(key)
 	c.Flights.Restore(r.watch, key, func() {
+		if r.over() {
+			return
+		}
 		if negative || r.has(key) {
 			o = Present
 		} else if r.Admit(func() { c.Negatives.Set(n, 1) }) {
@@ -145,6 +148,10 @@ func (r *incoming[K, V]) has(key K) bool {
 	e, now := r.c.Values.Glance(key)
 	return e != nil && now < e.Dead && !r.c.Ledger.Invalidates(e.Value.Stamp()) && !r.c.TagsDropped(e)
 }
+
+// over reports whether everything was dropped since the restore began: its entries would be absent in L1, and would
+// take room there.
+func (r *incoming[K, V]) over() bool { return r.c.Ledger.Invalidates(r.stamps.Generation) }
 
 // negative reports whether L1 has a negative entry or a failure of key. That may call the program's Key, so no
 // lock of flights is held. The watch sees a negative entry that comes later; a failure harms no entry.
@@ -185,7 +192,10 @@ func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago
 	o = Changed
 	negative := r.negative(key)
 	c.Flights.Restore(r.watch, key, func() {
-		if negative || r.has(key) {
+		switch {
+		case r.over():
+			return
+		case negative || r.has(key):
 			o = Present
 			return
 		}

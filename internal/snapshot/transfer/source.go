@@ -53,6 +53,9 @@ func (s Exchange[K, V]) CheckKeys() error {
 	return nil
 }
 
+// Usable returns the error of a closed cache.
+func (s Exchange[K, V]) Usable(ctx context.Context) error { return s.c.Usable(ctx) }
+
 // Hot iterates over the names of up to n keys, the hottest first.
 func (s Exchange[K, V]) Hot(n int, left *format.Left) iter.Seq[string] {
 	hot := s.c.Hottest(math.MaxInt)

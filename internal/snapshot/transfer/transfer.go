@@ -27,6 +27,8 @@ type Source interface {
 	Logger() *slog.Logger
 	// CheckKeys returns an error if keys have no names, or the names no keys.
 	CheckKeys() error
+	// Usable returns the error of a closed cache.
+	Usable(ctx context.Context) error
 	// Dump begins to give away entries: the share of them with the number part of
 	// parts shares.
 	Dump(ctx context.Context, part, parts int) (Dump, error)
