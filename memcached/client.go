@@ -308,7 +308,7 @@ type PoolStats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
 	Reused, Waited, Expired uint64
-	// Dials counts attempts to open a connection, DialErrors the failed ones.
+	// Dials counts attempts to open a connection that have ended, DialErrors the failed ones.
 	Dials, DialErrors uint64
 	// Stale counts idle connections found dead before their next use, and those
 	// closed along with one. Broken counts those closed because a call failed or

@@ -316,10 +316,7 @@ func parseURL(s string) (o Options, err error) {
 		}
 		o.Servers = append([]string{net.JoinHostPort(host, port)}, more...)
 		if u.Scheme == "memcacheds" {
-			o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-			if len(more) == 0 { // in a fleet each server has its own
-				o.TLS.ServerName = host
-			}
+			o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // without ServerName: each server has its own
 		}
 	case "unix":
 		if u.Host != "" || u.Path == "" || len(others) > 0 {

@@ -30,7 +30,7 @@ func TestURLsBecomeOptions(t *testing.T) {
 			t.Errorf("%s: %#v, %v", s, o.Servers, err)
 		}
 	}
-	if o, err := memcached.ParseURL("memcacheds://cache.example"); err != nil || o.TLS == nil || o.TLS.ServerName != "cache.example" {
+	if o, err := memcached.ParseURL("memcacheds://cache.example"); err != nil || o.TLS == nil || o.TLS.ServerName != "" {
 		t.Errorf("%v, %v", o, err)
 	}
 	for _, s := range []string{

@@ -270,8 +270,8 @@ func (n itemServer) send(ctx context.Context, key string, q request) (answer, er
 	return n.do(ctx, q, nil)
 }
 
-// opened returns a number that changes with each new connection to the server.
-func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
+// opened returns a number that changes with each new connection to the server, before it is used.
+func (n itemServer) opened() uint64 { return n.pool.Begun() }
 
 func (n itemServer) read(ctx context.Context, key string) (castier.Item, error) {
 	opened := n.opened()

@@ -318,3 +318,109 @@ func TestSlowDialIsNoSilence(t *testing.T) {
 		}
 	})
 }
+
+// stallsOnce makes one GET take some time, and the others none.
+func stallsOnce(s *fakes.Redis, took time.Duration) {
+	once := true
+	s.Handle("GET", func(ss *fakes.RedisSession, _ [][]byte) {
+		if once {
+			once = false
+			time.Sleep(took) // in the bubble
+		}
+		ss.Bulk("v")
+	})
+}
+
+// download opens a stream, which takes a connection.
+func download(t *testing.T, s *fakes.Redis, c *redis.Client) *redis.Stream {
+	t.Helper()
+	s.Handle("DUMP", func(ss *fakes.RedisSession, _ [][]byte) { ss.Bulk("big") })
+	b, err := c.Stream(t.Context(), "DUMP", "big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestStuckConnectionIsWaitedForIfNoOtherCanBeHad: all others are in use, or the server takes no more.
+func TestStuckConnectionIsWaitedForIfNoOtherCanBeHad(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		var dial dialer
+		fake(t, func(s *fakes.Redis, o *redis.Options) {
+			dial = s.Dial
+			o.MaxConns, o.DialContext = 2, func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }
+		}, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			mustSet(t, c, "k", "v")
+			if refuses {
+				dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("too many") }
+			} else {
+				defer download(t, s, c).Close()
+			}
+			stallsOnce(s, 300*time.Millisecond)
+			begun := time.Now()
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if v, err := get(t.Context(), c, "k"); v != "v" || err != nil || time.Since(begun) > 301*time.Millisecond {
+						t.Errorf("refused %v: %q, %v after %v", refuses, v, err, time.Since(begun))
+					}
+				})
+				time.Sleep(140 * time.Millisecond) // in the bubble: before and after the connection counts as stuck
+			}
+			all.Wait()
+			time.Sleep(2 * time.Second) // in the bubble
+			mustGet(t, c, "k", "v")
+			if n := c.Stats().Broken; n > 0 {
+				t.Errorf("refused %v: %d connections were given up", refuses, n)
+			}
+		})
+	}
+}
+
+// TestReplyThatNoCallerReadsMakesNoConnectionStuck: its only caller has left a moment before.
+func TestReplyThatNoCallerReadsMakesNoConnectionStuck(t *testing.T) {
+	for _, pause := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+			mustSet(t, c, "k", "v")
+			stallsOnce(s, 60*time.Millisecond)
+			if v, err := get(kit.Within(t, 50*time.Millisecond), c, "k"); err == nil {
+				t.Errorf("%q", v)
+			}
+			for range 2 {
+				time.Sleep(pause) // in the bubble
+				mustGet(t, c, "k", "v")
+			}
+			if st := c.Stats(); s.Dials() != 1 || st.Broken != 0 {
+				t.Errorf("after %v: %d dials, %+v", pause, s.Dials(), st)
+			}
+		})
+	}
+}
+
+// TestSharedConnectionIsReplacedThoughOthersWait: downloads wait for all connections that come free.
+func TestSharedConnectionIsReplacedThoughOthersWait(t *testing.T) {
+	fake(t, func(_ *fakes.Redis, o *redis.Options) { o.MaxConns, o.MaxLifetime = 3, time.Second }, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		open := []*redis.Stream{download(t, s, c), download(t, s, c)}
+		var all sync.WaitGroup
+		release := make(chan struct{})
+		for range 3 {
+			all.Go(func() {
+				if b, err := c.Stream(kit.Within(t, time.Minute), "DUMP", "big"); err == nil {
+					<-release
+					b.Close()
+				}
+			})
+		}
+		synctest.Wait()
+		for range 20 {
+			mustSet(t, c, "k", "v")
+			time.Sleep(500 * time.Millisecond) // in the bubble
+		}
+		close(release)
+		for _, b := range open {
+			b.Close()
+		}
+		all.Wait()
+	})
+}

@@ -98,9 +98,9 @@ type Client struct {
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
 	question
-	// looked is the time, in nanoseconds since 1970, at which a connection was last
-	// opened to compare its server with the one before. looks are the goroutines that
-	// open such connections.
+	// looked is the time at which a connection was last opened to compare its server with the one before, as since
+	// tells it from made. looks are the goroutines that open such connections.
+	made   time.Time
 	looked atomic.Int64
 	looks  sync.WaitGroup
 
@@ -132,7 +132,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Trace = observe.BoundTrace(o.Trace)
-	c := &Client{o: &o, health: observe.NewServerHealth(o.server()), subs: map[*bus.Subscription]struct{}{}}
+	c := &Client{o: &o, made: time.Now(), health: observe.NewServerHealth(o.server()), subs: map[*bus.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:
@@ -185,7 +185,7 @@ type Stats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
 	Reused, Waited, Expired uint64
-	// Dials counts attempts to open a connection, DialErrors the failed ones.
+	// Dials counts attempts to open a connection that have ended, DialErrors the failed ones.
 	Dials, DialErrors uint64
 	// Stale counts idle connections that a call took and found dead, and those
 	// closed along with one, or because their server is not the right one any
@@ -233,7 +233,7 @@ func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
 // meet returns the term of a connection dialled at the given time. If the
 // connection leads to another server than the older ones, it closes all of those.
 func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, error) {
-	c.looked.Store(dialled.UnixNano())
+	c.looked.Store(c.since(dialled))
 	run, err := cn.serverRun(ctx, c.o.DialTimeout, &c.plain)
 	if err != nil {
 		return nil, c.unidentified(err)
@@ -251,11 +251,15 @@ func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, 
 // is silent.
 const lookEvery = 3 * time.Second
 
+// since returns the nanoseconds from the begin of the client on, and from an hour before: a wall clock that is set back
+// changes nothing, and the first look is not in its first seconds.
+func (c *Client) since(t time.Time) int64 { return int64(t.Sub(c.made) + time.Hour) }
+
 // look opens a connection in the background if none was opened for lookEvery. A bus on
 // the same client does that by itself.
 func (c *Client) look(now time.Time) {
-	last := c.looked.Load()
-	if now.UnixNano()-last < int64(lookEvery) || !c.identifies.Load() || !c.looked.CompareAndSwap(last, now.UnixNano()) {
+	last, at := c.looked.Load(), c.since(now)
+	if at-last < int64(lookEvery) || !c.identifies.Load() || !c.looked.CompareAndSwap(last, at) {
 		return
 	}
 	c.mu.Lock()

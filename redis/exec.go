@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // Errors of transactions, in the chain of the error of a call.
@@ -20,7 +21,11 @@ var (
 
 // transact sends b and gives the replies to t.
 func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
-	return c.converse(b, func() error {
+	// A proxy may refuse MULTI, and carry out the commands. So the reply to MULTI alone is no reason to
+	// repeat the transaction.
+	repeatable := c.repeatable
+	c.repeatable, *t = false, resp.Transaction{N: t.N}
+	err := c.converse(b, func() error {
 		// Only the reply to EXEC is kept. The others say QUEUED, and need no memory of their own.
 		read := c.borrow
 		if t.AtExec() {
@@ -39,6 +44,20 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 		}
 		return nil
 	})
+	if err == nil && repeatable && refusesUser(t) {
+		err = &ConnError{Op: "read", Err: pool.ErrRefused}
+	}
+	return err
+}
+
+// refusesUser reports whether the server has refused all of t, because it does not know the user of the connection.
+func refusesUser(t *resp.Transaction) bool {
+	for i, r := range t.Refused {
+		if r.I != i-1 || serverError(r.Text).Code != noAuth {
+			return false
+		}
+	}
+	return t.Outcome == resp.Aborted && len(t.Refused) > t.N
 }
 
 // staysEntered reports whether the server may still be in a transaction, or watch

@@ -30,7 +30,7 @@ func (n *node) hold(ctx context.Context, cn *conn) held {
 func (r route) take(attempt, ctx context.Context, name string, f func(*conn) (answer, err error)) (held, error) {
 	now := time.Now()
 	var answer error
-	cn, calm, err := r.n.attempt(attempt, now, name, r.afterAsking(func(cn *conn) (err error) {
+	cn, calm, err := r.n.attempt(attempt, now, name, r.afterAsking(ctx, func(cn *conn) (err error) {
 		answer, err = f(cn)
 		return err
 	}))
@@ -58,13 +58,13 @@ func (h *held) arm() error {
 }
 
 // exchange gives f, which writes and reads, its time. It looks for unasked bytes
-// first: f would take them for the reply.
+// first: f would take them for the reply. The look may remove the deadline.
 func (h *held) exchange(f func() error) error {
-	err := h.arm()
+	err := h.cn.Look(true)
 	if err != nil {
-		err = &ConnError{Op: "write", Err: err}
-	} else if err = h.cn.Look(true); err != nil {
 		err = readError(err)
+	} else if err = h.arm(); err != nil {
+		err = &ConnError{Op: "write", Err: err}
 	} else {
 		err = f()
 	}

@@ -285,3 +285,25 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 		}
 	})
 }
+
+// TestTransactionIsNotRepeatedIfOnlyItsBeginWasRefused: a proxy may know the user again for the commands behind MULTI.
+func TestTransactionIsNotRepeatedIfOnlyItsBeginWasRefused(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		if err := c.MGet(t.Context(), []string{"k", "l"}, func(int, []byte, bool) error { return nil }); err != nil { // over a connection of its own
+			t.Fatal(err)
+		}
+		begin := s.Handle("MULTI", nil)
+		s.Handle("MULTI", func(ss *fakes.RedisSession, _ [][]byte) {
+			s.Handle("MULTI", begin)
+			ss.Error("NOAUTH Authentication required.")
+		})
+		m := c.Multi()
+		m.Add("INCR", "n")
+		_, err := m.Do(t.Context())
+		if err == nil || redis.SafeToRetry(err) {
+			t.Errorf("%v, safe to retry: %v", err, redis.SafeToRetry(err))
+		}
+		mustGet(t, c, "n", "1")
+	})
+}

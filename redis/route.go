@@ -221,11 +221,11 @@ func (r route) ask(ctx context.Context, name string, put func(*conn) error) (rep
 
 // run is node.run, with ASKING before it if the route asks.
 func (r route) run(ctx context.Context, name string, f func(*conn) error) error {
-	return r.n.run(ctx, name, r.afterAsking(f))
+	return r.n.run(ctx, name, r.afterAsking(ctx, f))
 }
 
 // afterAsking returns f, with ASKING before it if the route asks.
-func (r route) afterAsking(f func(*conn) error) func(*conn) error {
+func (r route) afterAsking(ctx context.Context, f func(*conn) error) func(*conn) error {
 	if !r.asking {
 		return f
 	}
@@ -240,7 +240,7 @@ func (r route) afterAsking(f func(*conn) error) func(*conn) error {
 		}
 		// The reply to ASKING has been read. Any further byte would be taken for the reply to the
 		// command.
-		if err := cn.Look(true); err != nil {
+		if err := cn.Keep(ctx, func() error { return cn.Look(true) }); err != nil {
 			return &ConnError{Op: "read", Err: err}
 		}
 		return f(cn)

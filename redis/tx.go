@@ -185,5 +185,5 @@ func (t *Tx) ask(args ...any) Reply {
 // server that does not own their slot yet; it holds for one command or
 // transaction.
 func (t *Tx) talk(f func(*conn) error) error {
-	return t.exchange(func() error { return t.at.afterAsking(f)(t.cn) })
+	return t.exchange(func() error { return t.at.afterAsking(t.ctx, f)(t.cn) })
 }

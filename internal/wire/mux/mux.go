@@ -10,6 +10,7 @@ package mux
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -217,9 +218,13 @@ func (m *Mux[C]) connect(o *opening) {
 	// A dial has its own end, and tells why it failed.
 	ctx, cancel := context.WithTimeout(m.ctx, 2*m.o.DialTimeout)
 	defer cancel()
-	take := m.pool.Get
-	if m.stuck.Load() { // the idle connections may be as dead as the last one
-		take = m.pool.Fresh
+	fresh := m.stuck.Load() // the idle connections may be as dead as the last one
+	take := func(ctx context.Context, now time.Time) (C, error) { return m.pool.First(ctx, now, fresh) }
+	if m.spare {
+		take = m.pool.Get
+		if fresh {
+			take = m.pool.Fresh
+		}
 	}
 	cn, err := take(ctx, time.Now())
 	rested := false
@@ -268,6 +273,11 @@ func (m *Mux[C]) forget(ln *line[C]) {
 
 // stuckAfter is the wait for one reply after which a connection is stuck.
 func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
+
+// hasBypass reports whether calls can go over another connection now.
+func (m *Mux[C]) hasBypass() bool {
+	return m.spare || m.bypass == nil || m.bypass.current.Load() != nil || m.pool.Room()
+}
 
 // Stuck reports whether the next reply has not come for a quarter of the timeout.
 // When a connection becomes stuck, its first repeatable call ends, with an
@@ -369,12 +379,15 @@ func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, 
 
 // once is one attempt at Do.
 func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
-	if !reads || !p.main.Stuck() {
+	if !reads || !p.main.Stuck() || !p.main.hasBypass() {
 		return p.main.Do(ctx, now, t, command, to)
 	}
 	out, err := p.bypass.Do(ctx, now, t, command, to)
-	if err == nil {
+	switch {
+	case err == nil:
 		p.reroute()
+	case !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline):
+		return p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
 	}
 	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered
 		p.bypass.Renew()

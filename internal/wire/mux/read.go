@@ -20,8 +20,15 @@ func (ln *line[C]) read(t *Ticket) {
 			if sent = ln.writeOrRead(t); t.role.Load() != reading {
 				return
 			}
-			if !sent && !ln.lookFirst() {
-				return
+			if !sent {
+				looked, ok := ln.lookFirst()
+				if !ok {
+					return
+				}
+				// The look may have undone the interrupt of a caller that has left, or that has to write.
+				if looked {
+					continue
+				}
 			}
 		}
 		err := ln.cn.Fill()
@@ -152,12 +159,13 @@ func (ln *line[C]) readerWrites() {
 }
 
 // lookFirst is called by a reader that begins to read before its own command was
-// sent: bytes from before would be taken for its reply. It reports whether the
-// connection is usable.
-func (ln *line[C]) lookFirst() bool {
+// sent: bytes from before would be taken for its reply. It reports whether it has
+// looked, and whether the connection is usable.
+func (ln *line[C]) lookFirst() (looked, ok bool) {
 	ln.mu.Lock()
 	var e *ending
 	if !ln.looked && ln.state != closed && ln.nothingOwed() {
+		looked = true
 		if err := ln.cn.Look(true); err != nil {
 			e = ln.endFailed("read", err)
 		} else {
@@ -166,7 +174,7 @@ func (ln *line[C]) lookFirst() bool {
 	}
 	ln.mu.Unlock()
 	ln.finish(e)
-	return e == nil
+	return looked, e == nil
 }
 
 // interrupted is called by the reader, t, when a passed deadline has ended its

@@ -3,6 +3,8 @@ package mux
 import (
 	"os"
 	"time"
+
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // One timer for each line ends calls at their deadlines. It also finds a line
@@ -23,13 +25,16 @@ func (ln *line[C]) setAlarm(at time.Time) {
 // onAlarm ends the calls at their deadlines, and finds out whether the line is
 // stuck.
 func (ln *line[C]) onAlarm() {
-	now := time.Now()
+	now, bypass := time.Now(), ln.m.hasBypass()
 	ln.mu.Lock()
 	ln.alarm.due = time.Time{}
 	late := ln.releaseLate(now)
 	var first []*Ticket
+	answers := false
 	if ln.calls.size > 0 && ln.state != closed {
-		first = ln.checkStuck(now)
+		if answers = ln.unread(); !answers {
+			first = ln.checkStuck(now, bypass)
+		}
 	}
 	if !ln.alarm.due.IsZero() && ln.state != closed {
 		ln.setAlarm(ln.alarm.due)
@@ -44,6 +49,9 @@ func (ln *line[C]) onAlarm() {
 		ln.settleRerouted(t)
 	}
 	ln.finish(e)
+	if answers {
+		ln.m.answers()
+	}
 	ln.m.pool.Tidy(now)
 }
 
@@ -82,15 +90,19 @@ func (ln *line[C]) dueBy(t time.Time) {
 // becomes stuck, checkStuck claims one call and returns it. A line that owes the
 // reply for the whole timeout is retired. So is a bypass that becomes stuck: it has
 // no writes that a server may hold back, and the calls that come go over another
-// connection. mu is held.
-func (ln *line[C]) checkStuck(now time.Time) (first []*Ticket) {
+// connection. Without a bypass the line may be the only way, and is looked at again later. mu is held.
+func (ln *line[C]) checkStuck(now time.Time, bypass bool) (first []*Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
-		next = ln.silentAt()
+		if next = ln.silentAt(); !bypass {
+			if again := now.Add(ln.m.stuckAfter()); again.Before(next) {
+				next = again
+			}
+		}
 		// One call first, as a proof: if it succeeds on another connection, the server is well, and
 		// only this line is not.
-		if ln.m.stuck.CompareAndSwap(false, true) {
+		if bypass && ln.m.stuck.CompareAndSwap(false, true) {
 			most := 1
 			if ln.m.spare {
 				next = now
@@ -107,6 +119,12 @@ func (ln *line[C]) checkStuck(now time.Time) (first []*Ticket) {
 		ln.dueBy(next)
 	}
 	return first
+}
+
+// unread reports whether bytes have come that no caller is there to read, as the replies to calls that were left: the next
+// caller reads them first. mu is held.
+func (ln *line[C]) unread() bool {
+	return ln.calls.waiting == 0 && ln.reader == nil && ln.cn.Look(false) == pool.ErrUnasked
 }
 
 // silentAt returns the time at which the line is retired, unless the next reply

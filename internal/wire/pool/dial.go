@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"container/list"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -51,7 +52,7 @@ type dialState struct {
 // startDials opens connections for the waiting calls, as far as the bounds
 // allow, and refuses the calls if there is no hope. mu is held.
 func (p *Pool[C]) startDials(now time.Time) {
-	for !p.closed && p.dial.running < p.waiters.Len() && len(p.open)+p.dial.running < p.o.MaxConns {
+	for !p.closed && p.dial.running < p.waiters.Len() && len(p.open)+p.dial.running+p.reserved < p.o.MaxConns {
 		if p.dial.failures > 0 && (p.dial.running > 0 || now.Before(p.dial.retryAt)) {
 			break // one attempt at a time until one succeeds
 		}
@@ -121,6 +122,9 @@ func (p *Pool[C]) dialOne() {
 	kept := false
 	switch {
 	case p.closed:
+		if err != nil {
+			p.stats.DialErrors++
+		}
 	case err != nil:
 		p.dialFailed(err, now)
 	default:
@@ -182,4 +186,38 @@ func (p *Pool[C]) dialFailed(err error, now time.Time) {
 	} else if p.waiters.Len() > 0 {
 		p.dialLater(now)
 	}
+}
+
+// queue puts a call among those that wait. mu is held.
+func (p *Pool[C]) queue(ch chan grant[C], first bool) *list.Element {
+	if !first {
+		return p.waiters.PushBack(ch)
+	}
+	p.reserved = max(0, p.reserved-1)
+	return p.waiters.PushFront(ch)
+}
+
+// reservedFor is the time for which the place of a shared connection is kept.
+const reservedFor = 100 * time.Millisecond
+
+// reserve keeps the place of a shared connection that goes, for the next one: without it, calls that wait would take
+// all places, one after the other. mu is held.
+func (p *Pool[C]) reserve() {
+	if p.waiters.Len() == 0 {
+		return
+	}
+	p.reserved++
+	time.AfterFunc(reservedFor, func() { // no call may come
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.reserved = 0
+		p.startDials(time.Now())
+	})
+}
+
+// Room reports whether a call would get a connection without waiting for one in use.
+func (p *Pool[C]) Room() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle) > 0 || p.waiters.Len() == 0 && len(p.open)+p.dial.running < p.o.MaxConns
 }

@@ -69,7 +69,7 @@ type Stats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
 	Reused, Waited, Expired uint64
-	// Dials counts attempts to open a connection, DialErrors the failed ones.
+	// Dials counts attempts to open a connection that have ended, DialErrors the failed ones.
 	Dials, DialErrors uint64
 	// Stale counts idle connections that a call took and found dead, and those
 	// closed along with one, or because their server is not the right one any
@@ -115,8 +115,11 @@ type Pool[C Conn] struct {
 	waiters list.List // of chan grant[C], first come first served
 	dial    dialState
 	shared  int // shared connections among the open ones
-	gen     uint64
-	closed  bool
+	// reserved is the number of connections that may be opened for [Pool.First] only: shared ones have gone, and the
+	// calls that share them will ask for others.
+	reserved int
+	gen      uint64
+	closed   bool
 	// moved is the last time at which a connection was taken or came back.
 	moved   time.Time
 	renewed time.Time
@@ -141,15 +144,25 @@ func (p *Pool[C]) Config() *Config[C] { return &p.o }
 
 // Get takes a connection, waiting for it as long as ctx allows, or for the
 // timeout if it has no deadline. The caller gives it back with Put.
-func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) { return p.get(ctx, now, false) }
+func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) { return p.get(ctx, now, asks{}) }
+
+// First is Get before all calls that wait, for a connection that many calls share; fresh: as [Pool.Fresh].
+func (p *Pool[C]) First(ctx context.Context, now time.Time, fresh bool) (C, error) {
+	return p.get(ctx, now, asks{fresh: fresh, first: true})
+}
 
 // Fresh is Get without the idle connections, which may be dead without a word: it waits for one that
 // is opened or has just served another call. If no connection can be opened, it takes an idle one.
-func (p *Pool[C]) Fresh(ctx context.Context, now time.Time) (C, error) { return p.get(ctx, now, true) }
+func (p *Pool[C]) Fresh(ctx context.Context, now time.Time) (C, error) {
+	return p.get(ctx, now, asks{fresh: true})
+}
 
-func (p *Pool[C]) get(ctx context.Context, now time.Time, fresh bool) (C, error) {
+// asks says how a call asks for a connection.
+type asks struct{ fresh, first bool }
+
+func (p *Pool[C]) get(ctx context.Context, now time.Time, how asks) (C, error) {
 	for {
-		cn, err := p.take(ctx, now, fresh)
+		cn, err := p.take(ctx, now, how)
 		if err != nil || p.fit(cn, now) {
 			return cn, err
 		}
@@ -176,7 +189,7 @@ func (p *Pool[C]) fit(cn C, now time.Time) bool {
 }
 
 // take is Get without a look at the connection.
-func (p *Pool[C]) take(ctx context.Context, now time.Time, fresh bool) (C, error) {
+func (p *Pool[C]) take(ctx context.Context, now time.Time, how asks) (C, error) {
 	var none C
 	if err := ctx.Err(); err != nil {
 		return none, p.o.Fail(Failure{Op: "wait", Err: err})
@@ -186,7 +199,7 @@ func (p *Pool[C]) take(ctx context.Context, now time.Time, fresh bool) (C, error
 		p.mu.Unlock()
 		return none, p.o.Closed
 	}
-	cn, old := p.pop(now, fresh)
+	cn, old := p.pop(now, how.fresh)
 	if cn != none {
 		p.moved = now
 		p.stats.Reused++
@@ -199,7 +212,7 @@ func (p *Pool[C]) take(ctx context.Context, now time.Time, fresh bool) (C, error
 		p.moved = now
 	}
 	ch := make(chan grant[C], 1)
-	place := p.waiters.PushBack(ch)
+	place := p.queue(ch, how.first)
 	p.stats.Waited++
 	p.startDials(now)
 	p.mu.Unlock()
@@ -289,7 +302,9 @@ func (p *Pool[C]) Outlived(cn C, now time.Time) bool {
 // broken.
 func (p *Pool[C]) Retire(cn C, now time.Time) {
 	p.mu.Lock()
-	p.unshare(cn)
+	if p.unshare(cn) {
+		p.reserve()
+	}
 	delete(p.open, cn)
 	p.startDials(now)
 	p.mu.Unlock()
@@ -303,7 +318,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 		p.stats.Broken++
 	}
 	p.moved = now
-	p.unshare(cn)
+	shared := p.unshare(cn)
 	s := cn.slot()
 	keep := clean && !p.closed && s.gen == p.gen && !p.Outlived(cn, now)
 	if keep {
@@ -312,7 +327,9 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	}
 	// There is room for another connection, for which a call may wait.
 	if !keep {
-		delete(p.open, cn)
+		if delete(p.open, cn); shared {
+			p.reserve()
+		}
 		p.startDials(now)
 	}
 	p.mu.Unlock()
@@ -345,12 +362,14 @@ func (p *Pool[C]) Share(cn C) {
 	p.startDials(time.Now())
 }
 
-// unshare notes that a shared connection comes back, or is closed. mu is held.
-func (p *Pool[C]) unshare(cn C) {
-	if s := cn.slot(); s.shared {
+// unshare notes that a connection comes back, or is closed, and reports whether it was shared. mu is held.
+func (p *Pool[C]) unshare(cn C) (shared bool) {
+	s := cn.slot()
+	if shared = s.shared; shared {
 		s.shared = false
 		p.shared--
 	}
+	return shared
 }
 
 // Tidy closes idle connections past their time.
@@ -466,6 +485,16 @@ func (p *Pool[C]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
+	// A dial that runs has no outcome yet, and would count as one that went well until it fails.
+	s.Dials -= uint64(p.dial.running)
 	s.Open, s.Idle, s.Waiting = len(p.open), len(p.idle), p.waiters.Len()
 	return s
+}
+
+// Begun returns the number of attempts to open a connection, those that run included: it differs before
+// a call can use the next connection.
+func (p *Pool[C]) Begun() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats.Dials
 }

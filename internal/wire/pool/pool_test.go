@@ -329,3 +329,21 @@ func TestPoolSaysForHowLongItHasWaitedInVain(t *testing.T) {
 		silent(0)
 	})
 }
+
+// TestDialsCountWhenTheyEnd: one that runs is neither a success nor a failure yet.
+func TestDialsCountWhenTheyEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{took: time.Second / 2}
+		d.down.Store(true)
+		p := newPool(d)
+		go p.Get(t.Context(), time.Now())
+		synctest.Wait()
+		if s := p.Stats(); s.Dials != 0 || p.Begun() != 1 {
+			t.Errorf("while it runs: %d dials, %d begun", s.Dials, p.Begun())
+		}
+		p.Close()
+		if s := p.Stats(); s.Dials != 1 || s.DialErrors != 1 {
+			t.Errorf("after Close: %d dials, %d errors", s.Dials, s.DialErrors)
+		}
+	})
+}

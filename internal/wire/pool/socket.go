@@ -109,6 +109,18 @@ func (s *Socket) SetDeadline(t time.Time) {
 	_ = s.nc.SetDeadline(t)
 }
 
+// Keep runs look, which looks for bytes of a connection that has the deadline of a call of ctx, and sets
+// the deadline anew if look has removed it. It returns the error of look, and the reason why ctx has ended: look may
+// have undone the interrupt at that moment.
+func (s *Socket) Keep(ctx context.Context, look func() error) error {
+	until := s.deadline
+	if err := look(); err != nil || s.deadline.Equal(until) {
+		return err
+	}
+	s.SetDeadline(until)
+	return ctx.Err()
+}
+
 // Exchange runs f, which writes to s and reads from it, under the context and its
 // deadline, or the timeout if it has none. calm says that nothing can disturb the
 // connection later.
