@@ -12,7 +12,7 @@ import (
 // lock locks the store and returns the time at which it did.
 func (t *Tier) lock() (at entryrules.Clock, unlock func()) {
 	t.store.mu.Lock()
-	return entryrules.Clock{Now: time.Now().UnixNano(), Second: int64(time.Second)}, t.store.mu.Unlock
+	return entryrules.Clock{Now: time.Now().UnixNano(), Slack: int64(time.Second)}, t.store.mu.Unlock
 }
 
 // schema is the name of the view's value type in the states of entries.

@@ -275,7 +275,7 @@ func (b *workbench) step(seed uint64) {
 	b.write(before, now)
 	op, answer := b.carryOut(r)
 	before = withData(before)
-	want, a := entryrules.Decide(before, op, entryrules.Clock{Now: now, Second: 1000})
+	want, a := entryrules.Decide(before, op, entryrules.Clock{Now: now, Slack: 1000})
 	wanted := b.describeAnswer(op, a, now)
 	if answer != wanted {
 		b.Fatalf("seed %d: %+v on\n\t%s\nis answered %s\nwant        %s", seed, op, describe(before, now), answer, wanted)

@@ -275,6 +275,9 @@ func TestLostDropsOfTagsCountAsJustHappened(t *testing.T) {
 		"deleted":  func(t *testing.T, c *redis.Client) { mustDo(t, c, "DEL", "strata:{n}tags") },
 		"replaced": func(t *testing.T, c *redis.Client) { mustDo(t, c, "SET", "strata:{n}tags", "theirs") },
 		"damaged":  func(t *testing.T, c *redis.Client) { mustDo(t, c, "HSET", "strata:{n}tags", "floor", "x") },
+		"beyond what Lua counts": func(t *testing.T, c *redis.Client) {
+			mustDo(t, c, "HSET", "strata:{n}tags", "floor", "9007199254740993")
+		},
 		"too many": func(t *testing.T, c *redis.Client) {
 			for i := range 21 { // in calls that a busy machine answers in time
 				const script = "for i = 1, 5000 do redis.call('HSET', KEYS[1], 'd:' .. ARGV[1] .. '.' .. i, 1) end"

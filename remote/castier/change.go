@@ -185,7 +185,7 @@ func (t *Tier) write(ctx context.Context, server int, written []*change, writes 
 	return nil
 }
 
-// unsure is how much longer a hold may seem than the caller asked for, in ms: it began at
+// unsure is how much longer a hold or a lease may seem than the caller asked for, in ms: it began at
 // the latest time that one instance knew, and another instance looks at it from its
 // earliest time. A hold that seems longer still comes from a server with a clock set
 // back, and begins anew.
@@ -205,6 +205,10 @@ func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swa
 		now = at.early
 	}
 	op := c.op(state)
+	if d, drops := op.(entryrules.Drop); drops && d.Left > 0 {
+		d.Left = max(1, d.Left-(at.late-at.early)) // counted from the latest time, it must not end late
+		op = d
+	}
 	// Only this value is refused: the others of a call have nothing to do with it.
 	if c.err = t.tooShort(c.server, op); c.err != nil {
 		c.done = true
@@ -214,9 +218,9 @@ func (t *Tier) decide(c *change, read Item, state string, at instant) (write Swa
 		c.done, c.answer = true, entryrules.Answer{Done: true}
 		return Swap{}, false
 	}
-	next, a := entryrules.Decide(s, op, entryrules.Clock{Now: now, Second: second})
+	next, a := entryrules.Decide(s, op, entryrules.Clock{Now: now, Slack: unsure})
 	if _, acquires := op.(entryrules.Acquire); acquires && a.Grant == remote.Free && a.Held.Read(state, at.late).Fresh <= 0 {
-		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Second: second})
+		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Slack: unsure})
 	}
 	if _, drops := op.(entryrules.Drop); drops && s.Hold.Until > max(at.early, next.Hold.Until) {
 		next.Hold = s.Hold // judged by the latest time, it would seem over, or shorter

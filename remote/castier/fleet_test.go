@@ -191,6 +191,48 @@ func TestServerThatHangsHoldsUpOthersOnceAndForAQuarter(t *testing.T) {
 	}
 }
 
+// TestServerThatHangsFailsItsOwnKeysOfABatch: leases that the others have given are not lost, though the time of the
+// call is over.
+func TestServerThatHangsFailsItsOwnKeysOfABatch(t *testing.T) {
+	for _, limit := range []func(context.Context, time.Duration) (context.Context, context.CancelFunc){remote.WithTimeout, context.WithTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			m := lab.NewModel(t, 3)
+			h := &hanging{}
+			h.server.Store(-1)
+			tier := another(lab.Around(m, h.do))
+			var keys []string
+			var requests []remote.Request
+			for _, s := range tier.Servers() {
+				keys = append(keys, keysOf(tier, s, 2)...)
+			}
+			for _, key := range keys {
+				requests = append(requests, remote.Request{Key: key})
+			}
+			get(t, tier, keys[0])
+			h.server.Store(2)
+			ctx, cancel := limit(t.Context(), 100*time.Millisecond)
+			acquired, err := tier.Acquire(ctx, requests, time.Minute)
+			cancel()
+			if err != nil || len(acquired) != len(keys) {
+				t.Fatal(acquired, err)
+			}
+			for i, a := range acquired {
+				if theirs := i >= 4; (a.Err != nil) != theirs || !theirs && a.Lease.Grant != remote.Granted {
+					t.Errorf("key %d: %+v", i, a)
+				}
+			}
+			ctx, cancel = limit(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err = tier.Get(ctx, keys)
+			for i := range keys {
+				if e := remote.ErrorOf(err, i); (e != nil) != (i >= 4) {
+					t.Errorf("key %d: %v", i, e)
+				}
+			}
+		})
+	}
+}
+
 func hangs(t *testing.T, server int, delay time.Duration) {
 	m := lab.NewModel(t, 3)
 	h := &hanging{delay: delay}

@@ -98,6 +98,82 @@ func TestHoldsEndLateRatherThanEarly(t *testing.T) {
 	}
 }
 
+// TestRightsOfTheTimeBeforeAHoldDoNotEndIt renews and gives back the lease that the hold has voided.
+func TestRightsOfTheTimeBeforeAHoldDoNotEndIt(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			old := acquire(t, other, "k").Lease
+			drop(t, one, remote.Drop{Key: "k", Hold: life})
+			time.Sleep(life - 2*time.Millisecond) // in the bubble's time
+			if renewed, err := other.Renew(t.Context(), "k", old, life); renewed || err != nil {
+				t.Errorf("a lease from before the hold is renewed: %t, %v", renewed, err)
+			}
+			if err := other.Release(t.Context(), "k", old); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond) // in the bubble's time
+			if got := acquire(t, other, "k").Lease; got.Grant != remote.OnHold {
+				t.Errorf("before its end: %+v", got)
+			}
+		})
+	}
+}
+
+// TestRenewedLeaseIsHeldForAll: also for an instance that knows the clock less well, or not at all.
+func TestRenewedLeaseIsHeldForAll(t *testing.T) {
+	renew := func(t *testing.T, one, other *castier.Tier, length time.Duration) {
+		t.Helper()
+		got, err := one.Acquire(t.Context(), []remote.Request{{Key: "k"}}, length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(length / 3) // in the bubble's time
+		if renewed, err := one.Renew(t.Context(), "k", got[0].Lease, length); !renewed || err != nil {
+			t.Errorf("a lease of %v is lost after a third of it: %v", length, err)
+		}
+		if length > 2*time.Second {
+			if a := acquire(t, other, "k").Lease; a.Grant != remote.Busy {
+				t.Errorf("just renewed: %+v", a)
+			}
+		}
+		if !put(t, one, "k", "v", got[0].Lease) {
+			t.Errorf("a value under a lease of %v is refused", length)
+		}
+	}
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			renew(t, one, other, life)
+		})
+	}
+	for _, length := range []time.Duration{100 * time.Millisecond, time.Second, life} {
+		synctest.Test(t, func(t *testing.T) {
+			rows := clockless{&table{rows: map[string]row{}}}
+			renew(t, castier.New(rows), castier.New(rows), length)
+		})
+	}
+}
+
+// TestSoftDropEndsEarlyRatherThanLate drops with one instance and reads with another.
+func TestSoftDropEndsEarlyRatherThanLate(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			put(t, one, "k", "v", acquire(t, one, "k").Lease)
+			drop(t, one, remote.Drop{Key: "k", Soft: true, Left: life})
+			time.Sleep(life - 2010*time.Millisecond) // in the bubble's time
+			if held := get(t, other, "k"); held.Absent() || held.Fresh > 0 {
+				t.Errorf("two seconds before its end: %+v", held)
+			}
+			time.Sleep(2010 * time.Millisecond) // in the bubble's time
+			if held := get(t, other, "k"); !held.Absent() {
+				t.Errorf("at its end: %+v", held)
+			}
+		})
+	}
+}
+
 // TestHoldOfMicrosecondsHolds puts a key on hold for less than the unit of time.
 func TestHoldOfMicrosecondsHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

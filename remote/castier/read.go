@@ -47,7 +47,7 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 			}
 		}
 	})
-	return all, joined(ctx, errs)
+	return all, remote.JoinKeys(errs)
 }
 
 // reading is a Get: its arguments, and the result and the error of each key.

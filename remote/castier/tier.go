@@ -2,7 +2,6 @@ package castier
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -136,10 +135,9 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 			leaveOut(&acquired[c.of].Held, &c.answer.Held, r[c.of].Known)
 		}
 	}
-	if err := joined(ctx, errorsOf(all)); err != nil {
-		if _, some := err.(remote.KeyErrors); !some { //nolint:errorlint // joined with the end of the context it is the error of all keys
-			return nil, err
-		}
+	err := remote.JoinKeys(errorsOf(all))
+	if _, some := err.(remote.KeyErrors); err != nil && !some { //nolint:errorlint // joined it is the error of all keys
+		return nil, err
 	}
 	return acquired, nil
 }
@@ -154,16 +152,6 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 		l.Token = token
 	}
 	return remote.Acquired{Held: held(c.answer.Held, c.state, c.late), Lease: l}
-}
-
-// joined returns the errors of the arguments of a call as one. If the caller has left,
-// the joined error is the error of all of them.
-func joined(ctx context.Context, errs []error) error {
-	err := remote.JoinKeys(errs)
-	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil { //nolint:errorlint // joined with the end of the context it is the error of all keys
-		return errors.Join(err, ctx.Err())
-	}
-	return err
 }
 
 // errorsOf returns the errors of changes.
@@ -260,7 +248,7 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 
 // Extend implements [remote.Tier].
 func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	done, err := t.one(ctx, key, true, entryrules.Extend{
+	done, err := t.one(ctx, key, entryrules.Extend{
 		Schema: t.schema, Token: l.Token, ID: uint64(id), Fresh: fresh.Milliseconds(), Left: left.Milliseconds(), Namespace: l.State,
 	})
 	return err == nil && !done, err
@@ -268,21 +256,22 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 
 // Release implements [remote.Tier].
 func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
-	_, err := t.one(ctx, key, false, entryrules.Release{Schema: t.schema, Token: l.Token})
+	_, err := t.one(ctx, key, entryrules.Release{Schema: t.schema, Token: l.Token})
 	return err
 }
 
 // Renew implements [remote.Tier].
 func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (renewed bool, err error) {
-	return t.one(ctx, key, false, entryrules.Renew{Schema: t.schema, Token: l.Token, Length: up(d)})
+	return t.one(ctx, key, entryrules.Renew{Schema: t.schema, Token: l.Token, Length: up(d)})
 }
 
-// one executes one operation on one key.
-func (t *Tier) one(ctx context.Context, key string, early bool, op entryrules.Operation) (done bool, err error) {
+// one executes one operation on one key, at the earliest time: a hold, or a lease that is renewed or given back, is not
+// over before it is over for all instances.
+func (t *Tier) one(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	if err := checkName(key); err != nil {
 		return false, err
 	}
-	c := &change{key: key, early: early, op: func(string) entryrules.Operation { return op }}
+	c := &change{key: key, early: true, op: func(string) entryrules.Operation { return op }}
 	t.apply(ctx, []*change{c})
 	return c.err == nil && c.answer.Done, c.err
 }

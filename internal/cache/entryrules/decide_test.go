@@ -14,7 +14,7 @@ const (
 	ns  = "e.0.0"
 )
 
-var clock = entryrules.Clock{Now: now, Second: 1} // read-only
+var clock = entryrules.Clock{Now: now, Slack: 1} // read-only
 
 // state returns a State remembered until 2000.
 func state(change func(s *entryrules.State), slots ...entryrules.Slot) entryrules.State {

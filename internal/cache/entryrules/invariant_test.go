@@ -94,7 +94,7 @@ func (j *judge) operation(b []byte) entryrules.Operation {
 
 func (j *judge) step(op entryrules.Operation) {
 	j.Helper()
-	before, at := j.s, entryrules.Clock{Now: j.now, Second: 1}
+	before, at := j.s, entryrules.Clock{Now: j.now, Slack: 1}
 	copied := before
 	copied.Slots = slices.Clone(before.Slots)
 	next, a := entryrules.Decide(before, op, at)

@@ -11,8 +11,9 @@ import (
 type Clock struct {
 	// Now is the time.
 	Now int64
-	// Second is the number of units in a second.
-	Second int64
+	// Slack is by how much the rest of a lease may seem longer than the lease, because its instance knows
+	// the time from another reading: beyond it the clock was set back. A store with one clock for all has a second.
+	Slack int64
 }
 
 // Forever is a time that never comes, and a duration that leads there.
@@ -121,10 +122,10 @@ func until(end, now int64) int64 {
 func (l Lease) is(token uint64) bool { return l.Token == token && token != 0 }
 
 // left returns the rest of the lease. If the rest is longer than the whole lease by
-// more than a second, the store's clock was set back, and the lease is over.
+// more than the slack, the store's clock was set back, and the lease is over.
 func (l Lease) left(at Clock) int64 {
 	left := until(l.Until, at.Now)
-	if l.Token == 0 || left > after(l.Length, at.Second) {
+	if l.Token == 0 || left > after(l.Length, at.Slack) {
 		return 0
 	}
 	return left

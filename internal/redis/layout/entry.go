@@ -41,7 +41,7 @@ func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 		}
 		// Each attempt decides anew, by the state that it has read.
 		var next entryrules.State
-		next, a = entryrules.Decide(was.State, op, entryrules.Clock{Now: was.now, Second: 1000})
+		next, a = entryrules.Decide(was.State, op, entryrules.Clock{Now: was.now, Slack: 1000})
 		e.write(t, was, next, op, a)
 		e.announce(t, was.lane, a)
 		return nil

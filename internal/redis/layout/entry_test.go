@@ -249,7 +249,7 @@ func TestDecisionIsWrittenAsItWasMade(t *testing.T) {
 			t.Fatalf("%+v: %v", op, err)
 		}
 		var a entryrules.Answer
-		want, a = entryrules.Decide(before, op, entryrules.Clock{Now: s.now, Second: 1000})
+		want, a = entryrules.Decide(before, op, entryrules.Clock{Now: s.now, Slack: 1000})
 		if got.Done != a.Done || got.Grant != a.Grant || got.Wait != a.Wait || got.Late != a.Late || string(got.Held.Data) != string(a.Held.Data) {
 			t.Fatalf("%+v of %+v: answer %+v, want %+v", op, before, got, a)
 		}

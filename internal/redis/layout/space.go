@@ -64,6 +64,10 @@ func (s Space) do(ns *State, then func(*spaceTx) error) error {
 	})
 }
 
+// mostClock bounds the clock of tags, as the scripts do: from there on Lua may count no further. Only another program
+// writes such a number.
+const mostClock = 1 << 52
+
 // judge takes over the stored state. It makes a new state if the stored one is
 // missing or damaged, if it counts less than the caller knows, or if another
 // authority wrote it.
@@ -85,6 +89,9 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 		behind := ns.Drops < k.Drops || ns.Expiries < k.Expiries || ns.Clock < k.Clock
 		good = good && (ns.Epoch != k.Epoch || !behind)
 		clock = max(clock, k.Clock)
+	}
+	if clock >= mostClock {
+		good, clock = false, 0
 	}
 	if good && (authority == "" || text(f[4]) == authority) {
 		return

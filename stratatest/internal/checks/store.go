@@ -250,7 +250,7 @@ func checkBytes(v *storeView) {
 func checkOwners(v *storeView) {
 	value := []byte("value")
 	swaps := []castier.Swap{{Key: v.key("a"), Value: value}, {Key: v.key("b"), Value: value}}
-	if swapped, err := v.f.Store.SwapMany(v.ctx, swaps); err != nil || !swapped[0] || !swapped[1] {
+	if swapped, err := v.f.Store.SwapMany(v.ctx, swaps); err != nil || len(swapped) != 2 || !swapped[0] || !swapped[1] {
 		v.Fatalf("SwapMany = %v, %v", swapped, err)
 	}
 	copy(value, "XXXXX")

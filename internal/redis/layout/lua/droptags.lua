@@ -12,7 +12,7 @@ end
 -- A missing hash has lost the drops of all tags: they count as dropped at a
 -- clock that no lease has yet.
 local floor = redis.call('HGET', KEYS[2], 'floor')
-if not floor or not string.find(floor, '^%d+$') then
+if not floor or not string.find(floor, '^%d+$') or #floor > 15 then -- Lua counts no further
   w.clock = redis.call('HINCRBY', KEYS[1], 'clock', 1)
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'floor', decimal(w.clock))
