@@ -67,7 +67,7 @@ func (s *Store) unconfirmed(ctx context.Context, err error) *Unconfirmed {
 	if gone := CallerLeft(ctx); gone != nil && !errors.Is(err, gone) {
 		err = fmt.Errorf("%w: %w", gone, err)
 	}
-	return &Unconfirmed{Pending: s.pending.Len(), Err: err}
+	return &Unconfirmed{Pending: s.Pending(), Err: err}
 }
 
 // Drop executes drops in L2 and announces them. An unconfirmed drop is retried in the
@@ -86,7 +86,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	case err == nil:
 		return leases, nil
 	case partly:
-		return leases, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(pick(drops, some, true), when) })
+		return leases, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(pick(drops, unconfirmed(some), true), when) })
 	case !errors.Is(err, remote.ErrKeyTooLong):
 		return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
 	case len(drops) > 1:
@@ -94,7 +94,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	case s.o.Bus != nil:
 		// A loss of this message is never detected. So instances keep values that L2
 		// cannot hold for a short time only.
-		_ = s.o.Bus.Publish(ctx, s.messages(drops))
+		_ = s.o.Bus.Publish(ctx, s.news.messages(drops))
 	}
 	return nil, s.Unconfirmed(ctx, err)
 }
@@ -121,6 +121,9 @@ func pick(drops []remote.Drop, errs remote.KeyErrors, failed bool) (some []remot
 // returns the error of its call. add adds the drop to the queue. If the caller
 // has left, L2 may be well, and the drop is retried at once.
 func (s *Store) makePending(ctx context.Context, err error, add func(retry.When) bool) error {
+	if confirmedByL2(err) {
+		return s.Unconfirmed(ctx, err) // the message is pending
+	}
 	if !add(whenFailed(ctx)) {
 		err = fmt.Errorf("%w, and is not tried again: %w", err, s.o.Closed)
 	}
@@ -204,18 +207,18 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 func (s *Store) again(ctx context.Context, a retry.Attempt) error {
 	switch {
 	case a.All:
-		return s.dropAllOnce(ctx, a.Soft, Probes{})
+		return withoutUnsaid(s.dropAllOnce(ctx, a.Soft, Probes{}))
 	case len(a.Tags) > 0:
-		return s.dropTagsOnce(ctx, a.Tags, a.Soft, Probes{})
+		return withoutUnsaid(s.dropTagsOnce(ctx, a.Tags, a.Soft, Probes{}))
 	case len(a.Puts) > 0:
-		return putNothing(ctx, s, a.Puts)
+		return withoutUnsaid(putNothing(ctx, s, a.Puts))
 	}
 	_, err := s.dropOnce(ctx, a.Drops, never)
-	if len(a.Drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
+	if err = withoutUnsaid(err); err == nil || len(a.Drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
 		return err // several keys are tried one by one later
 	}
 	if s.o.Bus != nil {
-		return s.o.Bus.Publish(ctx, s.messages(a.Drops))
+		return s.o.Bus.Publish(ctx, s.news.messages(a.Drops))
 	}
 	return nil
 }
@@ -248,11 +251,26 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 		return leases, err
 	}
 	if some := made(drops, leases, err); len(some) > 0 {
-		if failed := s.o.Bus.Publish(ctx, s.messages(some)); failed != nil {
-			return leases, failed
+		if failed := s.news.announceDrops(ctx, some); failed != nil {
+			return leases, alsoFailed(drops, leases, err, failed)
 		}
 	}
 	return leases, err
+}
+
+// alsoFailed is the error of drops of which L2 has not confirmed some, with err, and the bus has not taken the messages
+// about the others, with failed.
+func alsoFailed(drops []remote.Drop, leases []remote.Lease, err, failed error) error {
+	if err == nil {
+		return failed
+	}
+	errs := make(remote.KeyErrors, len(drops))
+	for i := range errs {
+		if errs[i] = remote.ErrorOf(err, i); errs[i] == nil && !(i < len(leases) && leases[i].Quiet) {
+			errs[i] = failed
+		}
+	}
+	return errs
 }
 
 // made returns the confirmed drops, except the ones left to the puts under their tokens.
@@ -323,7 +341,10 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool, p Probes) (err error
 			return err
 		}
 	}
-	if failed := s.announceAll(ctx, soft); failed != nil {
+	if !s.announces() {
+		return err
+	}
+	if failed := s.news.announceAll(ctx, soft); err == nil {
 		return failed
 	}
 	return err
@@ -347,19 +368,10 @@ func (s *Store) dropAllOf(ctx context.Context, server string, soft bool) error {
 		s.applyOwn()
 		return err
 	}
-	return s.announceAll(ctx, soft)
-}
-
-// announceAll announces a drop of everything, unless the tier has done so.
-func (s *Store) announceAll(ctx context.Context, soft bool) error {
 	if !s.announces() {
 		return nil
 	}
-	m := remote.Message{Name: s.Space(), Kind: remote.AllDropped, From: s.o.Instance}
-	if soft {
-		m.Kind = remote.AllExpired
-	}
-	return s.o.Bus.Publish(ctx, []remote.Message{m})
+	return withoutUnsaid(s.news.announceAll(ctx, soft))
 }
 
 // dropTagsOnce is one attempt at a drop of tags. It announces the confirmed tags.
@@ -382,53 +394,10 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool, p Pr
 	if !s.announces() {
 		return err
 	}
-	kind := remote.TagDropped
-	if soft {
-		kind = remote.TagExpired
-	}
-	ms := make([]remote.Message, len(tags))
-	for i, t := range tags {
-		ms[i] = remote.Message{Name: s.Space(), Kind: kind, From: s.o.Instance, Key: t}
-	}
-	if failed := s.o.Bus.Publish(ctx, ms); failed != nil {
+	if failed := s.news.announceTags(ctx, tags, soft); err == nil {
 		return failed
 	}
 	return err
-}
-
-// announces reports whether the cache announces drops: there is a bus, and the
-// tier does not announce them itself.
-func (s *Store) announces() bool { return s.o.Bus != nil && !s.tierAnnounces }
-
-// Announce announces the drops of a Put, unless the tier has done so. An unconfirmed
-// message makes its drop pending; the error comes from the bus.
-func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
-	if !s.announces() {
-		return nil
-	}
-	err := s.o.Bus.Publish(ctx, s.messages(drops))
-	if err != nil {
-		s.pending.Add(drops, whenFailed(ctx))
-	}
-	return err
-}
-
-// Publish announces drops without sending them to L2.
-func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
-	ctx, cancel := s.Bound(ctx)
-	defer cancel()
-	_ = s.o.Bus.Publish(ctx, s.messages(drops)) // other instances keep such values for a short time only
-}
-
-func (s *Store) messages(drops []remote.Drop) []remote.Message {
-	ms := make([]remote.Message, len(drops))
-	for i, d := range drops {
-		ms[i] = remote.Message{Name: s.Space(), Kind: remote.Dropped, From: s.o.Instance, Key: d.Key, Hold: d.Hold}
-		if d.Soft {
-			ms[i].Kind = remote.Expired
-		}
-	}
-	return ms
 }
 
 // applyOwn makes this instance apply its own announcements for a while: one of

@@ -315,3 +315,41 @@ func (s *Store) LogForeign() {
 	s.o.Logger.Warn("strata: values in L2 cannot be read: they are another program's or version's, or damaged",
 		slog.String("cache", s.o.Name), slog.Uint64("count", n-told))
 }
+
+// The pauses between attempts to probe the tier.
+const (
+	firstProbe = 50 * time.Millisecond
+	lastProbe  = time.Second
+)
+
+// Probe asks the tier, until it answers or ctx ends, for settings that weaken the promises of
+// the cache, and logs them.
+func (s *Store) Probe(ctx context.Context) {
+	if s.can.probe == nil {
+		return
+	}
+	// The server may not be there yet when the cache is made. The warnings are worth the wait,
+	// since they are about settings that nothing else would show.
+	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
+		warnings, err := s.probe(ctx)
+		if err == nil {
+			for _, w := range warnings {
+				s.o.Logger.Warn("strata: "+w, slog.String("cache", s.o.Name))
+			}
+			return
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+func (s *Store) probe(ctx context.Context) (warnings []string, err error) {
+	ctx, cancel := s.Bound(states.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
+	defer cancel()
+	return s.can.probe.Probe(ctx)
+}

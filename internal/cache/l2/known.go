@@ -6,7 +6,9 @@
 package l2
 
 import (
+	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -95,5 +97,20 @@ func (s *Store) believe(h *remote.Held, known remote.ID) {
 	case known == 0:
 		h.Same = false
 		s.Unreadable()
+	}
+}
+
+// age takes the time in which an answer came off its lives: L2 has told them at some moment in it. A life without an
+// end has none.
+func age(h *remote.Held, took time.Duration) {
+	const endless = math.MaxInt64 / 2
+	if h.Fresh < endless {
+		h.Fresh -= took
+	}
+	if h.Left <= 0 || h.Left >= endless {
+		return
+	}
+	if h.Left -= took; h.Left <= 0 {
+		*h = remote.Held{}
 	}
 }

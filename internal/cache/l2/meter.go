@@ -122,8 +122,10 @@ func (s *Store) get(ctx context.Context, view remote.Tier, names []string, known
 	known = s.meter.naming(known)
 	begun := time.Now()
 	held, err = view.Get(ctx, names, known...)
+	took := time.Since(begun)
 	for i := range held {
 		s.meter.held(held[i])
+		age(&held[i], took)
 		if known == nil || known[i] == 0 {
 			s.believe(&held[i], 0)
 			continue

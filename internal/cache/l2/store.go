@@ -70,13 +70,12 @@ type Store struct {
 	one      remote.Reader // nil if the tier is none
 	versions versions
 	can      abilities
-	// tierAnnounces says that the tier announces its drops itself.
-	tierAnnounces bool
-	guards        guards       // breakers
-	pending       *retry.Queue // unconfirmed drops
-	moves         moves
-	waits         waits // for leases of other instances
-	health        health
+	news     news
+	guards   guards       // breakers
+	pending  *retry.Queue // unconfirmed drops
+	moves    moves
+	waits    waits // for leases of other instances
+	health   health
 	// suspending is held while Options.Suspend is called, and guards the argument of the
 	// last call.
 	suspending sync.Mutex
@@ -131,6 +130,10 @@ func New(o Options) *Store {
 		Timeout: o.Timeout,
 		MaxKeys: o.MaxPending,
 	})
+	s.news.bus, s.news.space, s.news.instance = o.Bus, s.Space(), o.Instance
+	if s.tier != nil && s.announces() {
+		s.news.unsent = retry.New(retry.Options{Do: s.news.sayAgain, Timeout: o.Timeout, MaxKeys: o.MaxPending})
+	}
 	return s
 }
 
@@ -153,7 +156,7 @@ func (s *Store) bind(t remote.Tier) {
 	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
 	s.guards.watch(s.tier)
 	s.know()
-	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
+	s.news.byTier = s.can.announce != nil && s.can.announce.Announces()
 }
 
 // know finds the health of the servers that the caches of the client share, and their names.
@@ -238,19 +241,28 @@ func (s *Store) Bound(ctx context.Context) (context.Context, context.CancelFunc)
 	return remote.WithTimeout(ctx, s.o.Timeout)
 }
 
-// Pending returns the number of unconfirmed drops. A drop of everything counts as
-// one.
-func (s *Store) Pending() int { return s.pending.Len() }
+// Pending returns the number of drops that L2 or the bus has not confirmed. A drop of everything
+// counts as one.
+func (s *Store) Pending() int { return s.pending.Len() + s.news.pending() }
 
 // Hurry makes the store try pending drops without long pauses, from now on.
-func (s *Store) Hurry() { s.pending.Hurry() }
+func (s *Store) Hurry() {
+	s.pending.Hurry()
+	if s.news.unsent != nil {
+		s.news.unsent.Hurry()
+	}
+}
 
 // Close tries pending drops until ctx ends, and returns the lost ones.
 func (s *Store) Close(ctx context.Context) retry.Lost {
 	if s.health.log != nil {
 		defer s.health.log.Leave()
 	}
-	return s.pending.Close(ctx)
+	lost := s.pending.Close(ctx)
+	if s.news.unsent != nil {
+		lost.Add(s.news.unsent.Close(ctx))
+	}
+	return lost
 }
 
 // LogLost writes a line about drops that Close has given up, for the reason cause. With names it
@@ -318,6 +330,7 @@ func (s *Store) ReadOne(ctx context.Context, name string, known remote.ID, b *[]
 	h, err = s.one.Read(ctx, s.o.Timeout, name, *b)
 	s.meter.held(h)
 	s.believe(&h, 0)
+	age(&h, time.Since(begun))
 	_ = s.meter.end(ctx, Get, begun, err)
 	if n := cap(h.Data); n > cap(*b) && n <= MaxBuffer {
 		*b = h.Data[:0]
@@ -392,7 +405,7 @@ func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.D
 }
 
 // TellsEnds reports whether the end of another instance's lease is announced here.
-func (s *Store) TellsEnds() bool { return s.tierAnnounces }
+func (s *Store) TellsEnds() bool { return s.news.byTier }
 
 // Acquire asks for leases of at most d in one round trip. Each result has its own
 // error. Values that are Known may be left out, as by [Store.Read].
@@ -404,9 +417,14 @@ func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duratio
 	}
 	begun := time.Now()
 	acquired, err := s.tier.Acquire(ctx, rs, d)
+	took := time.Since(begun)
 	for i := range acquired {
 		s.meter.held(acquired[i].Held)
 		s.believe(&acquired[i].Held, rs[i].Known)
+		free := acquired[i].Lease.Grant == remote.Free
+		if age(&acquired[i].Held, took); free { // a value that is not fresh is none
+			acquired[i].Held.Fresh = max(acquired[i].Held.Fresh, 1)
+		}
 	}
 	if s.meter.end(ctx, Acquire, begun, err) != nil {
 		acquired = make([]remote.Acquired, len(rs))

@@ -38,7 +38,11 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	var quiet []remote.Put // puts that were to drop their keys
 	for i := range puts {
 		// A value that was never sent leaves its confirmed drop as it is.
-		switch e := remote.ErrorOf(err, i); {
+		e := remote.ErrorOf(err, i)
+		if uncertain(e) {
+			s.applyOwn()
+		}
+		switch {
 		case e == nil:
 		case e != errNotStored && broken(e):
 			drops = append(drops, remote.Drop{Key: puts[i].Key})
@@ -47,7 +51,7 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 		}
 	}
 	if len(quiet) > 0 && ctx.Err() == nil {
-		if _, failed := s.dropOnce(ctx, dropsOf(quiet), never); failed == nil {
+		if _, failed := s.dropOnce(ctx, dropsOf(quiet), never); withoutUnsaid(failed) == nil {
 			quiet = nil
 		}
 	}
@@ -70,13 +74,13 @@ func dropsOf(puts []remote.Put) []remote.Drop {
 // putNothing is one attempt at puts of nothing in place of puts that have failed, under the same
 // quiet tokens. A refused one is done: the tier drops older values then, too.
 func putNothing(ctx context.Context, s *Store, puts []remote.Put) error {
+	s.applyOwn() // the put that has failed may still be executed, and announced
 	_, err := s.put(ctx, puts)
 	s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{})
-	s.applyOwn() // the put that has failed may still be executed, and announced
 	if err != nil || !s.announces() {
 		return err
 	}
-	return s.o.Bus.Publish(ctx, s.messages(dropsOf(puts)))
+	return s.news.announceDrops(ctx, dropsOf(puts))
 }
 
 // PutClaimed is PutWritten for values stored or removed under the leases of their keys, without
@@ -146,6 +150,12 @@ func firstError(err error) error {
 	return err
 }
 
+// uncertain reports whether L2 may still store a value after the error err, and announce it.
+func uncertain(err error) bool {
+	return err != nil && err != errNotStored && !slices.ContainsFunc([]error{remote.ErrRefused, remote.ErrValueTooLarge, remote.ErrKeyTooLong},
+		func(never error) bool { return errors.Is(err, never) })
+}
+
 // broken reports whether an error means that the server of the earlier operation may be gone. A
 // server that refuses is there, unless it has lost its place. A slow server is there, too, and
 // a drop in the background could take a later write of another instance.
@@ -159,12 +169,4 @@ func broken(err error) bool {
 		}
 	}
 	return true
-}
-
-// AnnounceWritten is [Store.Announce] for written values. The error is an *Unconfirmed.
-func (s *Store) AnnounceWritten(ctx context.Context, drops []remote.Drop) error {
-	if err := s.Announce(ctx, drops); err != nil {
-		return s.Unconfirmed(ctx, err)
-	}
-	return nil
 }

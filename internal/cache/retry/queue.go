@@ -296,6 +296,15 @@ func (l Lost) Drops() int {
 	return n
 }
 
+// Add adds the drops that another queue has given up.
+func (l *Lost) Add(m Lost) {
+	l.Keys, l.Tags, l.All = l.Keys+m.Keys, l.Tags+m.Tags, l.All || m.All
+	l.Names = append(l.Names, m.Names[:min(len(m.Names), maxNames-len(l.Names))]...)
+	if l.Err == nil {
+		l.Err = m.Err
+	}
+}
+
 // Hurry ends the present pause and shortens later ones. A cache calls it when
 // it will close the queue soon.
 func (q *Queue) Hurry() {
