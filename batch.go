@@ -146,6 +146,7 @@ func (c *Cache[K, V]) together(all []*read[K, V]) {
 	for i, r := range all {
 		fs[i] = r.f
 		g.call.refresh = g.call.refresh && r.call.refresh
+		g.call.noMemory = g.call.noMemory || r.call.noMemory // for extra keys
 	}
 	g.batch = c.flights.Gather(fs)
 	defer g.batch.Context().Finish()

@@ -81,7 +81,7 @@ func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now in
 func (c *Cache[K, V]) getNear(ctx context.Context, key K, e *entry[K, V], now int64, o *call) (v V, found, known bool) {
 	switch {
 	case o.noMemory:
-		c.countAsMiss(e != nil)
+		c.counts.lookups.AsMiss(e != nil)
 		c.tellMiss(ctx, key)
 		return v, false, false
 	case e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e):
@@ -122,16 +122,16 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 		e, now = c.near.Values.Get(key)
 	}
 	if err := c.callError(&o); err != nil {
-		c.countAsMiss(e != nil)
+		c.counts.lookups.AsMiss(e != nil)
 		c.counts.turnedAway.Add(1)
 		return *new(V), err
 	}
 	if o.skipRead || c.o.ContextControls && skipsRead(ctx) {
-		c.countAsMiss(e != nil)
+		c.counts.lookups.AsMiss(e != nil)
 		return c.reload(ctx, key, load, &o)
 	}
 	if o.noMemory {
-		c.countAsMiss(e != nil)
+		c.counts.lookups.AsMiss(e != nil)
 		c.tellMiss(ctx, key)
 		return c.miss(ctx, key, load, &o)
 	}
@@ -172,15 +172,13 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 	if !stale {
 		return a
 	}
-	c.counts.countedAsMiss.Add(1)
-	c.counts.remembered.Add(1)
 	return l1Answer[K, V]{entry: e, value: c.shown(key, e), err: err, due: err == nil}
 }
 
 // missed counts a read without a value in L1 to serve. If L1 has a negative entry of
 // the key, missed returns it, and it is the answer.
 func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *local.Negative {
-	c.countAsMiss(e != nil)
+	c.counts.lookups.AsMiss(e != nil)
 	if m := c.near.Recall(key); m != nil && m.NotFound {
 		c.counts.negative.Add(1)
 		c.tellAbsent(ctx, key)
@@ -208,6 +206,8 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 			return false, nil
 		}
 	}
+	c.counts.lookups.AsMiss(true) // before the hook, which may take its time
+	c.counts.remembered.Add(1)
 	c.stale(ctx, key, e.Value.V, err)
 	return true, err
 }
@@ -366,14 +366,6 @@ func (c *Cache[K, V]) shown(key K, e *entry[K, V]) V {
 		c.inspect(key, e)
 	}
 	return c.clone(e.Value.V)
-}
-
-// countAsMiss counts, if found is set, a look-up that found an entry which the
-// cache must not serve.
-func (c *core) countAsMiss(found bool) {
-	if found {
-		c.counts.countedAsMiss.Add(1)
-	}
 }
 
 // tellMiss calls the hook for a read that L1 does not answer.

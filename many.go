@@ -193,7 +193,7 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	room := m.c.waiting.Enter()
 	defer m.c.waiting.Leave(room)
 	for i, k := range keys {
-		m.c.countAsMiss(m.reads(k))
+		m.c.counts.lookups.AsMiss(m.reads(k))
 		all.Go(func() { errs[i] = reloadInto(ctx, m.c, k, m.one, &m.call, room, &results[i]) })
 	}
 	all.Wait()
@@ -247,7 +247,7 @@ func (m *many[K, V]) have(key K, e *entry[K, V], now int64) bool {
 		return known
 	}
 	if m.call.noMemory {
-		m.c.countAsMiss(e != nil)
+		m.c.counts.lookups.AsMiss(e != nil)
 		m.c.tellMiss(m.ctx, key)
 		return false
 	}

@@ -300,7 +300,7 @@ func (g *reads[K, V]) slot() (release func(), ok bool) {
 		urgent, gone = g.batch.Urgent(), g.batch.Gone(g.flights())
 	} else {
 		f := g.all[0].f
-		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f)
+		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f, g.all[0].call.refresh)
 	}
 	release, err := g.c.loads.Acquire(g.ctx, g.call.refresh, urgent, gone)
 	if err != nil {
@@ -311,11 +311,11 @@ func (g *reads[K, V]) slot() (release func(), ok bool) {
 	return release, err == nil
 }
 
-// flights iterates over the flights of the reads.
-func (g *reads[K, V]) flights() iter.Seq[*flight.Flight[K, V]] {
-	return func(yield func(*flight.Flight[K, V]) bool) {
+// flights iterates over the flights of the reads, and tells which ones are refreshes.
+func (g *reads[K, V]) flights() iter.Seq2[*flight.Flight[K, V], bool] {
+	return func(yield func(*flight.Flight[K, V], bool) bool) {
 		for _, r := range g.all {
-			if !yield(r.f) {
+			if !yield(r.f, r.call.refresh) {
 				return
 			}
 		}

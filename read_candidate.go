@@ -7,6 +7,7 @@
 package strata
 
 import (
+	"context"
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/expiry"
@@ -197,7 +198,7 @@ func (r *read[K, V]) reliveRemote() {
 		return
 	}
 	window := r.c.windows(k.own).window()
-	ctx, cancel := r.opContext()
+	ctx, cancel := r.c.l2.Bound(context.WithoutCancel(r.ctx)) // the flight may be over, at HardTimeout
 	defer cancel()
 	switch fresh := time.Duration(k.times.Fresh - r.c.memory.Now()); {
 	case fresh > 0 && k.times.Fresh != l1.Forever:

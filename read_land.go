@@ -42,7 +42,7 @@ func (r *read[K, V]) land() {
 	var removed []removal[K, V]
 	var insert func()
 	o.res.TagWatermark, o.res.Load, o.res.Beside = r.tagGeneration, o.load, o.beside
-	o.res.Loaded = o.how == endLoad && o.res.Instead == nil
+	o.res.Newer = o.res.Instead == nil && (o.how == endLoad || o.how == endL2 && r.call.refresh)
 	var told V
 	defer func() { // also when a callback panics or ends the goroutine; so it calls none before the flight lands
 		stored, callers := c.flights.Land(r.f, &o.res, insert)

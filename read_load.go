@@ -150,7 +150,7 @@ func (l *loaderRun[K, V]) judge(at int64, took time.Duration) {
 func (l *loaderRun[K, V]) took(now int64) time.Duration { return time.Duration(now - l.within.Begun()) }
 
 // CutShort lands the reads if the context of the Loader ends before the Loader returns. It
-// releases their leases afterwards: callers do not wait for L2. A Loader that looks at its
+// tells L2 of the windows that the Loader has said, and releases their leases, afterwards: callers do not wait for L2. A Loader that looks at its
 // context is as late as one that does not.
 func (l *loaderRun[K, V]) CutShort() {
 	now := l.g.c.memory.Now()
@@ -165,7 +165,10 @@ func (l *loaderRun[K, V]) CutShort() {
 	}
 	defer func() {
 		for i, r := range l.reads {
-			if r.release(leases[i]); r.l2.Down {
+			if r.right.lease = leases[i]; r.call.own != nil {
+				r.reliveRemote()
+			}
+			if r.release(r.right.lease); r.l2.Down {
 				return // L2 does not answer: they run out
 			}
 		}

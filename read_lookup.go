@@ -349,6 +349,9 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 
 // sumUp notes the sum of the candidate, which is the value in box. It settles no read.
 func (r *read[K, V]) sumUp(box *sealed) (settled bool) {
+	if box.held.Same {
+		return false // its bytes are not at hand
+	}
 	if r.candidate.sum = 0; box.version == 0 {
 		r.candidate.sum = r.c.compared.Sum(box.payload)
 	}
@@ -372,8 +375,7 @@ func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	r.outcome.entry = e
 }
 
-// serveSuspect settles the read with its suspect entry, if L2 fails to confirm the
-// entry, and the entry may still be used.
+// serveSuspect settles the read with its suspect entry, if L2 fails to confirm it, and the entry may still be used.
 func (r *read[K, V]) serveSuspect() (settled bool) {
 	e := r.suspect.entry
 	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Value.FreshUntil(e.Dead) || !r.c.lasts(r.suspect.since) {

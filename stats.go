@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/cache/l1/local"
 	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/internal/observe"
 	"github.com/strata-cache/strata/memory"
@@ -210,36 +211,35 @@ func (l LoadStats) Total() uint64 {
 	return l.OK + l.NotFound + l.NotModified + l.Errors + l.Panics
 }
 
-// counts are the counters off the hit path. countedAsMiss counts look-ups in which the
-// engine found an entry that the cache must not serve.
+// counts are the counters off the hit path.
 type counts struct {
-	flights, joins, turnedAway, countedAsMiss atomic.Uint64
-	rechecked, absent, abandoned              atomic.Uint64
-	remoteHits, remoteMisses                  atomic.Uint64
-	remoteRefused                             atomic.Uint64
-	loads                                     [outcomes]atomic.Uint64
-	waiters, maxWaiters                       atomic.Uint64
-	latency                                   observe.Durations
-	running                                   atomic.Int64
-	saved                                     observe.SavedTime
-	refused, leasesAnswered, leasesInVain     atomic.Uint64
-	staleRevalidating, staleOnError           atomic.Uint64
-	staleAllowed                              atomic.Uint64
-	remembered, negative                      atomic.Uint64 // disjoint
-	throttled, budgetSpent                    atomic.Uint64
-	refreshes, refreshesDropped, warmed       atomic.Uint64
-	overloaded, mutations                     atomic.Uint64
-	invalidations, heard, unreadable          atomic.Uint64
-	encodeErrors, callbackPanics              atomic.Uint64
-	confirmed, degraded                       atomic.Uint64
+	lookups                               local.Lookups
+	flights, joins, turnedAway            atomic.Uint64
+	rechecked, absent, abandoned          atomic.Uint64
+	remoteHits, remoteMisses              atomic.Uint64
+	remoteRefused                         atomic.Uint64
+	loads                                 [outcomes]atomic.Uint64
+	waiters, maxWaiters                   atomic.Uint64
+	latency                               observe.Durations
+	running                               atomic.Int64
+	saved                                 observe.SavedTime
+	refused, leasesAnswered, leasesInVain atomic.Uint64
+	staleRevalidating, staleOnError       atomic.Uint64
+	staleAllowed                          atomic.Uint64
+	remembered, negative                  atomic.Uint64 // disjoint
+	throttled, budgetSpent                atomic.Uint64
+	refreshes, refreshesDropped, warmed   atomic.Uint64
+	overloaded, mutations                 atomic.Uint64
+	invalidations, heard, unreadable      atomic.Uint64
+	encodeErrors, callbackPanics          atomic.Uint64
+	confirmed, degraded                   atomic.Uint64
 }
 
 // Stats returns the cache's numbers. It reads some hundreds of counters, and takes each lock
 // of L1 and of the bus for a moment; it does not wait for the network.
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
-	asMisses := n.countedAsMiss.Load() // before the engine's: it is part of them
-	m, l := c.near.Values.Stats(), c.link.Stats()
+	m, l := n.lookups.Read(c.near.Values.Stats), c.link.Stats()
 	s := Stats{
 		Name: c.o.Name, Parts: c.parts, Loads: n.loadStats(),
 		Flights: n.flights.Load(), Joins: n.joins.Load(), TurnedAway: n.turnedAway.Load(),
@@ -264,7 +264,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	s.Remembered, s.LeaseWaits = s.Remembered+s.Negative, s.LeaseWaits+s.LeaseWins
 	s.Loads.Changed, s.Loads.Unchanged = c.compared.Read()
 	s.OriginFailing, s.OriginSlow = c.origin.Read(c.now())
-	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
+	s.L1.Hits, s.L1.Misses = m.Hits, m.Misses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.near.Values.Bounds()
 	s.Saved = n.saved.UpTo(answered(&s), n.latency.Mean())

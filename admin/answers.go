@@ -38,8 +38,8 @@ func (p *Page) serveCache(w http.ResponseWriter, r *http.Request) {
 	page.Write(w, p.detail(i, int(most), 0, uint64(after)))
 }
 
-// serveStream streams the overview, or one cache if the query has a name. An event repeats
-// no samples and no events of the cache.
+// serveStream streams the overview, or one cache if the query has a name. It repeats no samples, and
+// of the events of the cache only the last one, as long as its count may grow.
 func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 	q := page.QueryOf(r)
 	next := func(context.Context) any { return p.overview() }
@@ -59,6 +59,9 @@ func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 			}
 			if n := len(d.Events); n > 0 {
 				event = d.Events[n-1].Number
+				if d.Time-d.Events[n-1].At <= api.Interval.Milliseconds() {
+					event--
+				}
 			}
 			return d
 		}

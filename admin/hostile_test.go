@@ -143,6 +143,24 @@ func TestStreamRepeatsNothing(t *testing.T) {
 	}
 }
 
+// TestEventThatGrowsIsStreamedAgain: counts within a second are one event.
+func TestEventThatGrowsIsStreamedAgain(t *testing.T) {
+	soon := time.Now().Add(time.Hour) // a clock that is set back meanwhile must do no harm
+	f := &fake{name: "users", events: []observe.Event{{Number: 1, Text: "one", At: soon}, {Number: 2, Text: "keys: 1", At: soon}}}
+	p := pageOf(t, Options{}, f)
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { p.Close() })
+	_, lines := stream(t, t.Context(), server.URL+"/debug/api/stream?name=users")
+	if first := event[api.Detail](t, lines); len(first.Events) != 2 {
+		t.Errorf("first %+v", first)
+	}
+	f.with(func(f *fake) { f.events[1].Text = "keys: 7" })
+	if second := event[api.Detail](t, lines); len(second.Events) != 1 || second.Events[0].Text != "keys: 7" {
+		t.Errorf("events of the second %+v", second.Events)
+	}
+}
+
 func TestStreamsOfThePageAreLimitedAndEndWithClose(t *testing.T) {
 	p := New(Options{Token: testToken}, &fake{name: "users"})
 	server := httptest.NewServer(p)

@@ -288,3 +288,16 @@ func TestPipeWithoutAWriterEndsWithTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestInterruptedTopIsNoFailure: also with --once, at a page that does not answer.
+func TestInterruptedTopIsNoFailure(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(page.Close)
+	for _, how := range []string{"--once", "--plain"} {
+		ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if status, out, errs := call(ctx, "top", page.URL, how); status != succeeded || out != "" || errs != "" {
+			t.Errorf("%s: status %d, %q, %q", how, status, out, errs)
+		}
+		interrupt()
+	}
+}

@@ -117,8 +117,9 @@ func (h *journalHandler) Enabled(ctx context.Context, l slog.Level) bool {
 func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		// The journal has the line whatever the handler of the program lets through.
+		e := event{Event: Event{At: r.Time, Level: levelName(r.Level), Text: h.text(&r)}} // calls methods of the program's errors
 		h.j.mu.Lock()
-		h.j.add(event{Event: Event{At: r.Time, Level: levelName(r.Level), Text: h.text(&r)}})
+		h.j.add(e)
 		h.j.mu.Unlock()
 	}
 	if ctx.Value(journalOnly{}) != nil || !h.next.Enabled(ctx, r.Level) {

@@ -81,3 +81,28 @@ func FuzzLineIsShortValidText(f *testing.F) {
 		}
 	})
 }
+
+// lazy is an error that is formatted when it is logged, by a method that uses the cache.
+type lazy struct{ j *Journal }
+
+func (e lazy) Error() string {
+	e.j.Count("keys invalidated: %d", 1, 0)
+	return "lazy"
+}
+
+func TestErrorThatUsesTheCacheIsLogged(t *testing.T) {
+	j := new(Journal)
+	logged := make(chan struct{})
+	go func() {
+		slog.New(j.Handler(slog.DiscardHandler)).Warn("failed", slog.Any("error", lazy{j}))
+		close(logged)
+	}()
+	select {
+	case <-logged:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the journal waits for itself")
+	}
+	if all := j.After(0); len(all) != 2 || all[1].Text != "failed error=lazy" {
+		t.Errorf("%+v", all)
+	}
+}

@@ -402,6 +402,22 @@ func TestPhoneLayoutHoldsDuringLongActions(t *testing.T) {
 	b.Fits()
 }
 
+// TestLateOutcomeNamesItsCache shows another cache while an action on the first one runs.
+func TestLateOutcomeNamesItsCache(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url+"#cache=users", 1280, false)
+	b.WaitText("#facts", "connected")
+	browser.Eval[bool](b, `window.real = fetch, window.fetch = (...a) => String(a[0]).includes("api/all") ? new Promise(done => window.release = () => done(real(...a))) : real(...a), true`)
+	b.Click("#act-all")
+	b.Click("dialog button[type=submit]")
+	b.Wait("window.release !== undefined")
+	browser.Eval[bool](b, `location.hash = "cache=" + encodeURIComponent("<b>texts</b>"), true`)
+	b.WaitText("#name", "<b>texts</b>")
+	browser.Eval[bool](b, "release(), true")
+	b.WaitText("#outcomes", `"users": Done.`)
+}
+
 // TestButtonsAreNamedByWhatTheyDo chooses Expire and Invalidate in turn.
 func TestButtonsAreNamedByWhatTheyDo(t *testing.T) {
 	chromium := browser.Start(t)

@@ -45,7 +45,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	switch {
 	case o.Once:
-		return printTable(ctx, c, &o)
+		if err := printTable(ctx, c, &o); ctx.Err() == nil {
+			return err
+		}
+		return nil
 	case o.Plain:
 		return printTables(ctx, c, &o)
 	}

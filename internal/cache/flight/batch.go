@@ -154,11 +154,12 @@ func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
 func (b *Batch[K, V]) Urgent() <-chan struct{} { return b.urgent }
 
 // Gone is [Group.Gone] for some of the batch's flights together, which have not landed.
-func (b *Batch[K, V]) Gone(fs iter.Seq[*Flight[K, V]]) <-chan bool {
+func (b *Batch[K, V]) Gone(fs iter.Seq2[*Flight[K, V], bool]) <-chan bool {
 	p := newPresence()
-	for f := range fs {
+	p.many = true
+	for f, refresh := range fs {
 		f.home.mu.Lock()
-		f.join(p)
+		f.join(p, refresh)
 		f.home.mu.Unlock()
 	}
 	return p.gone

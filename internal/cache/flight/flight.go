@@ -37,9 +37,9 @@ type Result[V any] struct {
 	Shared bool
 	// Beside says that Load ran for another flight, with which this one was gathered.
 	Beside bool
-	// Loaded says that the flight brings the answer of its Loader: values that others have read
-	// meanwhile are older.
-	Loaded bool
+	// Newer says that the flight brings the answer of its Loader, or a value that a refresh has found in L2: values that
+	// others have read meanwhile count as older.
+	Newer bool
 	// Tags are the tags of the value, and TagWatermark is the generation of tags from
 	// before the value was read. Callers that have joined judge the value by them.
 	Tags         []string
@@ -157,6 +157,7 @@ type audience struct {
 	presence *presence // nil until it is asked for
 	kept     bool      // continues when every caller has left
 	refused  bool      // by its leader, which would wait for itself
+	refresh  bool      // its leader is no caller; set with presence
 	endless  bool      // see Group.Waiting
 }
 

@@ -234,7 +234,7 @@ func TestFlightTellsWhetherACallerWaits(t *testing.T) {
 		gone := make(chan (<-chan bool), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go get(ctx, g, "k", func(f *keyFlight) {
-			gone <- g.Gone(f)
+			gone <- g.Gone(f, false)
 			bring(g, 1, time.Minute, nil)(f)
 		})
 		changes := <-gone

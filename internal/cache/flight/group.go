@@ -395,7 +395,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r *Result[V], insert func()) (stored
 		if f.kind == Reload {
 			g.noteRevocation(s)
 		}
-		if f.kind == Reload || r.Loaded { // values that others have read meanwhile are older
+		if f.kind == Reload || r.Newer { // values that others have read meanwhile are older
 			spot[K, V]{s, f.Key, f.hash}.fenceFlights()
 		}
 	}

@@ -184,6 +184,7 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 // or for the flights of a batch.
 type presence struct {
 	gone chan bool // holds the latest change until it is received
+	many bool      // it is of a batch
 
 	mu      sync.Mutex // guards below
 	flights int        // those with a caller
@@ -208,34 +209,45 @@ func (p *presence) add(n int) {
 }
 
 // Gone returns a channel that receives true when no caller waits for f any more,
-// and false when a caller does again, as of the latest change.
-func (g *Group[K, V]) Gone(f *Flight[K, V]) <-chan bool {
+// and false when a caller does again, as of the latest change. A refresh is no caller. A flight of a batch
+// that goes on by itself is no longer one of the flights of its batch.
+func (g *Group[K, V]) Gone(f *Flight[K, V], refresh bool) <-chan bool {
 	f.home.mu.Lock()
 	defer f.home.mu.Unlock()
-	if f.presence == nil {
-		f.join(newPresence())
+	switch {
+	case f.presence == nil:
+		f.join(newPresence(), refresh)
+	case f.presence.many:
+		if f.heard() {
+			f.presence.add(-1)
+		}
+		f.join(newPresence(), refresh)
 	}
 	return f.presence.gone
 }
 
 // join makes the flight one of the flights of p. The shard's mutex is held.
-func (a *audience) join(p *presence) {
-	p.add(1)
-	if a.presence = p; a.waiters == 0 {
+func (a *audience) join(p *presence, refresh bool) {
+	a.presence, a.refresh = p, refresh
+	p.add(1) // and back: p tells of no flight with a caller, too
+	if !a.heard() {
 		p.add(-1)
 	}
 }
 
+// heard reports whether any caller waits, apart from a refresh. The shard's mutex is held.
+func (a *audience) heard() bool { return a.waiters > 1 || a.waiters == 1 && !a.refresh }
+
 // count adds n to the callers that wait. The shard's mutex is held.
 func (a *audience) count(n int) {
-	before := a.waiters
+	before := a.heard()
 	a.waiters += n
 	switch {
-	case a.presence == nil:
-	case before == 0:
-		a.presence.add(1)
-	case a.waiters == 0:
+	case a.presence == nil || a.heard() == before:
+	case before:
 		a.presence.add(-1)
+	default:
+		a.presence.add(1)
 	}
 }
 

@@ -87,7 +87,7 @@ type Options struct {
 	Seen func(instance uint64)
 	// DropAll makes everything absent, or stale if soft.
 	DropAll func(soft bool)
-	// Now returns the time, Hits the number of hits so far.
+	// Now returns the time, Hits the number of reads that L1 has answered with a value so far.
 	Now  func() int64
 	Hits func() uint64
 	// Patience is the time for which L1 is used after the first message that may be
@@ -145,8 +145,8 @@ type counters struct {
 	gaps, missed, alls, unreadable atomic.Uint64
 	// degraded counts hits while the link was not connected, in periods now over.
 	// degradedFrom is 1 + the count of all hits at the begin of the present period, or
-	// 0.
-	degraded, degradedFrom atomic.Uint64
+	// 0. toldDegraded is the sum that Stats has told last.
+	degraded, degradedFrom, toldDegraded atomic.Uint64
 	echoes
 }
 
@@ -245,15 +245,20 @@ type Stats struct {
 	Alls uint64
 	// Unreadable counts messages of unknown kinds.
 	Unreadable uint64
-	// Degraded counts hits while the link was not connected.
+	// Degraded counts hits while the link was not connected. No counter falls.
 	Degraded uint64
 }
 
 // Silence returns the time since the bus last delivered something, or since the start; zero
-// for a nil Link.
+// for a nil Link, and for one that has ended.
 func (l *Link) Silence() time.Duration {
 	if l == nil {
 		return 0
+	}
+	select {
+	case <-l.ended:
+		return 0
+	default:
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,6 +282,11 @@ func (l *Link) Stats() Stats {
 	if from, hits := l.degradedFrom.Load(), l.o.Hits(); from > 0 && hits+1 > from {
 		s.Degraded += hits + 1 - from
 	}
+	// A period that ends was told with the hits of a moment later than its end.
+	for told := l.toldDegraded.Load(); !l.toldDegraded.CompareAndSwap(told, max(told, s.Degraded)); {
+		told = l.toldDegraded.Load()
+	}
+	s.Degraded = l.toldDegraded.Load()
 	return s
 }
 

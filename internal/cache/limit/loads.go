@@ -82,7 +82,7 @@ func (l *Loads) Acquire(ctx context.Context, background bool, urgent <-chan stru
 		case <-urgent:
 			return l.pass(t), nil
 		case abandoned := <-gone:
-			l.move(t, background || abandoned)
+			l.move(t, abandoned)
 		case <-over:
 			l.leave(t)
 			return nil, ErrNoSlot

@@ -248,6 +248,7 @@ func TestAvailableMarksEntriesThatMayHaveBeenDropped(t *testing.T) {
 		synctest.Wait()
 		lab.Must(t, a.Invalidate(t.Context(), "k"))
 		for range 5 {
+			b.Get(t.Context(), "k", strata.NoMemory()) // which L1 does not answer
 			read("cut off", true)
 		}
 		down.Store(true)
@@ -256,7 +257,7 @@ func TestAvailableMarksEntriesThatMayHaveBeenDropped(t *testing.T) {
 		if !b.Stats().Connected {
 			t.Fatal("not connected")
 		}
-		for range 5 {
+		for range 20 { // in the middle, the breaker opens
 			read("connected again, unconfirmed", true)
 		}
 		time.Sleep(strata.UnconfirmedTTL - time.Second)

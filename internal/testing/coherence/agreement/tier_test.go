@@ -106,6 +106,33 @@ func TestEntryInL1LivesNoLongerThanThatOfL2(t *testing.T) {
 	})
 }
 
+// TestSlowAnswerOfL2GivesNoLongerLife: the rest of a life counts from the question on.
+func TestSlowAnswerOfL2GivesNoLongerLife(t *testing.T) {
+	for _, absent := range []bool{false, true} {
+		for _, left := range []time.Duration{500 * time.Millisecond, 50 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.NewShared()
+				w := lab.NewWire(s)
+				a := lab.Instance[string, int64](t, s)
+				b := lab.Instance(t, s, w.Use, func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour })
+				end := time.Now().Add(time.Minute)
+				if absent {
+					lab.Must(t, a.SetNotFound(t.Context(), "k", strata.WithTTL(time.Minute)))
+				} else {
+					lab.Must(t, a.Set(t.Context(), "k", 1))
+				}
+				time.Sleep(time.Minute - left)
+				w.Slows("Get", 0, 90*time.Millisecond)
+				_, _ = b.GetOrLoad(t.Context(), "k", lab.DownLoad)
+				time.Sleep(max(0, time.Until(end)))
+				if v, err := b.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { return 2, nil }); v != 2 {
+					t.Errorf("not found: %v, read %v before its end: %d, %v at its end", absent, left, v, err)
+				}
+			})
+		}
+	}
+}
+
 func TestWithoutABusL1IsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -173,6 +174,24 @@ func TestEachLoadThatReplacesAValueIsChangedOrUnchanged(t *testing.T) {
 	comparesLoads(t, 1, 2, alone)
 	comparesLoads(t, 1, 2, gathering)
 	comparesLoads(t, 1, 2, onShared[int])
+}
+
+// TestLargeValueThatL2DoesNotSendAgainIsCompared has a value that the read names to L2, so that it need not come again.
+func TestLargeValueThatL2DoesNotSendAgainIsCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		value := []string{strings.Repeat("a", 10_000)}
+		c := lab.NewCache(t, onShared[[]string], func(o *strata.Options[string, []string]) {
+			o.Loader = func(context.Context, string) ([]string, error) { return slices.Clone(value), nil }
+		})
+		lab.Must(t, c.Set(t.Context(), "k", value))
+		for range 3 {
+			lab.Must(t, c.Refresh(t.Context(), "k"))
+			synctest.Wait()
+		}
+		if l := c.Stats().Loads; l.Changed != 0 || l.OK < 2 {
+			t.Errorf("changed %d, %d loads", l.Changed, l.OK)
+		}
+	})
 }
 
 // TestValuesWithPointersAreComparedAsL2HasThem has values that == does not compare: L2 has had each

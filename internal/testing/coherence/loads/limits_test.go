@@ -272,6 +272,41 @@ func TestLoadsWithWaitingCallersGoBeforeRefreshes(t *testing.T) {
 	})
 }
 
+// TestRefreshThatACallerWaitsForGoesBeforeLaterLoads, and behind them when the caller has left.
+func TestRefreshThatACallerWaitsForGoesBeforeLaterLoads(t *testing.T) {
+	for stays, want := range map[bool]string{true: "[first k second]", false: "[first second k]"} {
+		synctest.Test(t, func(t *testing.T) {
+			var order []string
+			load := func(_ context.Context, key string) (int64, error) {
+				order = append(order, key)
+				time.Sleep(time.Second)
+				return 1, nil
+			}
+			c := lab.NewCache(t, limits(strata.Limits{MaxLoads: 1}), loadsBy(load))
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			var all sync.WaitGroup
+			for _, call := range []func(){
+				func() { _, _ = c.GetOrLoad(t.Context(), "first", nil) },
+				func() { _ = c.Refresh(t.Context(), "k") },
+				func() { _, _ = c.GetOrLoad(ctx, "k", nil) },
+				func() { _, _ = c.GetOrLoad(t.Context(), "second", nil) },
+			} {
+				all.Go(call)
+				synctest.Wait()
+			}
+			if !stays {
+				leave()
+			}
+			all.Wait()
+			time.Sleep(3 * time.Second) // in the bubble
+			if fmt.Sprint(order) != want {
+				t.Errorf("the caller of the refreshed key stays: %v; order %v, want %s", stays, order, want)
+			}
+		})
+	}
+}
+
 // TestRefreshWithoutASlotServesNothing: its candidate stays, and no caller has got it.
 func TestRefreshWithoutASlotServesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -155,3 +155,25 @@ func TestNoMemoryCallerBesideASkipReadTakesNoSuspectOfL1(t *testing.T) {
 		time.Sleep(10 * time.Second)
 	})
 }
+
+// TestExtraKeysOfALoadWithNoMemoryAreNotKept: neither by a batch, nor by a ManyLoader with a single key.
+func TestExtraKeysOfALoadWithNoMemoryAreNotKept(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Millisecond} {
+		both(t, func(o *strata.Options[string, int64]) {
+			o.BatchWait = wait
+			o.ManyLoader = func(_ context.Context, keys []string) (map[string]int64, error) {
+				return map[string]int64{keys[0]: 1, "extra": 2}, nil
+			}
+		}, func(t *testing.T, c *strata.Cache[string, int64]) {
+			if v, err := c.GetOrLoad(t.Context(), "one", nil, strata.NoMemory()); v != 1 || err != nil {
+				t.Errorf("%d, %v", v, err)
+			}
+			if _, err := c.GetMany(t.Context(), []string{"many"}, nil, strata.NoMemory()); err != nil {
+				t.Error(err)
+			}
+			if n := c.Len(); n != 0 {
+				t.Errorf("L1 has %d entries", n)
+			}
+		})
+	}
+}

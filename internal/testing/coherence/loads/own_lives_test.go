@@ -424,3 +424,33 @@ func TestWindowsOfALoadThatTimesOutCountForTheValue(t *testing.T) {
 		})
 	}
 }
+
+// TestWindowsOfALoadThatTimesOutCountInL2: another instance must not serve the value, nor this one when the failure is forgotten.
+func TestWindowsOfALoadThatTimesOutCountInL2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		change := func(o *strata.Options[string, int64]) { o.Limits.HardTimeout, o.ErrorTTL = time.Second, 10*time.Second }
+		a, b := lab.Instance(t, s, change), lab.Instance(t, s, change)
+		lab.Must(t, a.Set(t.Context(), "k", 1))
+		time.Sleep(2 * time.Minute)
+		if v, ok := b.Get(t.Context(), "k", strata.AllowStale()); v != 1 || !ok {
+			t.Fatalf("L2 has %d, %v", v, ok)
+		}
+		if v, err := a.GetOrLoad(t.Context(), "k", func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetStale(strata.Stale{WhileRevalidate: -1, OnError: -1})
+			time.Sleep(2 * time.Second)
+			return 0, lab.ErrDown
+		}); err == nil {
+			t.Errorf("got %d, which may not be stale any more", v)
+		}
+		time.Sleep(time.Minute)
+		for name, c := range map[string]*strata.Cache[string, int64]{"this": a, "another": b} {
+			if v, ok := c.Get(t.Context(), "k", strata.AllowStale(), strata.NoMemory()); ok {
+				t.Errorf("%s instance gets %d from L2", name, v)
+			}
+			if v, err := c.GetOrLoad(t.Context(), "k", lab.DownLoad, strata.NoMemory()); err == nil {
+				t.Errorf("%s instance serves %d on error", name, v)
+			}
+		}
+	})
+}

@@ -237,3 +237,29 @@ func slowAnswer(t *testing.T, loads func(*strata.Options[string, int64]), want i
 		t.Errorf("got %d, %v after the slow answer, want %d, %v", v, err, want, wanted)
 	}
 }
+
+// TestSlowAnswerOfL2DoesNotUndoWhatARefreshHasFoundThere: the refresh finds the value of a load by another instance,
+// which has told no other.
+func TestSlowAnswerOfL2DoesNotUndoWhatARefreshHasFoundThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		w := lab.NewWire(s)
+		a := lab.Instance(t, s, loadsBy(func(context.Context, string) (int64, error) { return 2, nil }))
+		b := lab.Instance(t, s, w.Use, loadsBy(lab.Unavailable))
+		lab.Must(t, a.Set(t.Context(), "k", 1))
+		synctest.Wait()
+		w.Slows("Get", 0, 50*time.Millisecond)
+		var all sync.WaitGroup
+		all.Go(func() { b.Get(t.Context(), "k") })
+		synctest.Wait()
+		w.Slows("Get", 0, 0)
+		lab.MustGet(t, b, "k", lab.Unavailable)
+		for _, c := range []*strata.Cache[string, int64]{a, b} {
+			lab.Must(t, c.Refresh(t.Context(), "k"))
+			synctest.Wait()
+		}
+		lab.WantHeld(t, "before the slow answer", b, 2)
+		all.Wait()
+		lab.WantHeld(t, "after the slow answer", b, 2)
+	})
+}

@@ -282,3 +282,21 @@ func TestEachCallerWithAStaleValueIsCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestHitsDoNotFallWhileAHookOfAStaleValueRuns: the engine has counted a hit by then.
+func TestHitsDoNotFallWhileAHookOfAStaleValueRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, lab.Windows(time.Hour, 0), loadsBy(lab.PlainLoad), func(o *strata.Options[string, int64]) {
+			o.Hooks = &strata.Hooks{Stale: func(strata.Event) { time.Sleep(10 * time.Millisecond) }}
+		})
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(2 * time.Minute)
+		go c.GetOrLoad(t.Context(), "k", nil)
+		synctest.Wait()
+		during := c.Stats().L1
+		time.Sleep(time.Second)
+		if after := c.Stats().L1; after.Hits < during.Hits || after.Hits != 0 || after.Misses != 1 {
+			t.Errorf("%+v, then %+v", during, after)
+		}
+	})
+}
