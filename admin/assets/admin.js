@@ -212,7 +212,7 @@ function use(key) {
 }
 
 function drawEvents() {
-  refill(byId("events"), events.map(e => e.number), () => {
+  refill(byId("events"), events.map(e => [e.number, e.text]), () => {
     if (!events.length) return el("p", { class: "dim" }, "Nothing has happened yet: changes of state and invalidations are listed here.");
     const kind = { error: "bad", warn: "warn" };
     return table("The newest first.", [["time"], ["level"], ["event"]], events.slice().reverse().map(e => el("tr", null,
@@ -236,8 +236,8 @@ function drawDetail(d) {
   detail = d;
   const since = d.time - 600000, have = samples.length ? samples[samples.length - 1].at : 0;
   samples = samples.concat(d.samples.filter(s => s.at > have)).filter(s => s.at > since);
-  const last = events.length ? events[events.length - 1].number : 0;
-  events = events.concat(d.events.filter(e => e.number > last)).slice(-100);
+  // An event of the last second may come again with a larger count.
+  if (d.events.length) events = events.filter(e => e.number < d.events[0].number).concat(d.events).slice(-100);
   byId("name").textContent = d.name;
   fill(byId("badges"), health(d.numbers, d.info));
   const i = d.info;
@@ -284,7 +284,7 @@ async function explain(event) {
     fill(box, x.error ? el("p", { class: "note bad" }, x.error) : null,
       x.instances.length ? el("p", { class: "dim small" }, `Key ${short(x.key)} on ${x.instances.length === 1 ? "one instance" : x.instances.length + " instances"}, at ${clock(Date.now())}`) : null,
       x.instances.map(drawInstance));
-  } catch (e) { fill(box, el("p", { class: "note bad" }, e.message)); }
+  } catch (e) { if (name === chosen) fill(box, el("p", { class: "note bad" }, e.message)); }
 }
 
 // Actions.
@@ -302,14 +302,20 @@ function outcome(o, here) {
 async function act(path, body, title, text, verb, box) {
   if (!await confirm(title, text, verb, true)) return false;
   let note = el("div", { class: "note" }, `${verb} …`);
-  const show = () => { box.prepend(note); note.scrollIntoView({ block: "center" }); };
+  // The outcome of an action on a cache that is no longer shown says which one it was.
+  const here = () => body.name === chosen;
+  const show = () => {
+    if (!here()) note.prepend(el("strong", null, `${short(body.name)}: `));
+    box.prepend(note);
+    if (here()) note.scrollIntoView({ block: "center" });
+  };
   show();
   const waiting = note;
   try { note = outcome(await post(api(path), body), path === "tune"); } catch (e) { note = el("div", { class: "note bad" }, el("strong", null, "Refused. "), e.message); }
   waiting.remove();
   show();
   while (box.children.length > 5) box.lastChild.remove();
-  return true;
+  return here();
 }
 
 const soft = () => document.querySelector("input[name=soft]:checked").value === "yes";
