@@ -344,34 +344,42 @@ func download(t *testing.T, s *fakes.Redis, c *redis.Client) *redis.Stream {
 
 // TestStuckConnectionIsWaitedForIfNoOtherCanBeHad: all others are in use, or the server takes no more.
 func TestStuckConnectionIsWaitedForIfNoOtherCanBeHad(t *testing.T) {
-	for _, refuses := range []bool{false, true} {
+	for _, c := range []struct {
+		most           int
+		refuses, loads bool
+	}{{2, false, true}, {2, true, false}, {16, true, true}} {
+		refuses, late := c.refuses, 301*time.Millisecond
+		if c.refuses && c.loads {
+			late = 601 * time.Millisecond // the connection in use gives hope of another one
+		}
 		var dial dialer
 		fake(t, func(s *fakes.Redis, o *redis.Options) {
 			dial = s.Dial
-			o.MaxConns, o.DialContext = 2, func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }
-		}, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
-			mustSet(t, c, "k", "v")
+			o.MaxConns, o.DialContext = c.most, func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }
+		}, func(t *testing.T, s *fakes.Redis, client *redis.Client) {
+			mustSet(t, client, "k", "v")
+			if c.loads {
+				defer download(t, s, client).Close()
+			}
 			if refuses {
 				dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("too many") }
-			} else {
-				defer download(t, s, c).Close()
 			}
 			stallsOnce(s, 300*time.Millisecond)
 			begun := time.Now()
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() {
-					if v, err := get(t.Context(), c, "k"); v != "v" || err != nil || time.Since(begun) > 301*time.Millisecond {
-						t.Errorf("refused %v: %q, %v after %v", refuses, v, err, time.Since(begun))
+					if v, err := get(t.Context(), client, "k"); v != "v" || err != nil || time.Since(begun) > late {
+						t.Errorf("%+v: %q, %v after %v", c, v, err, time.Since(begun))
 					}
 				})
 				time.Sleep(140 * time.Millisecond) // in the bubble: before and after the connection counts as stuck
 			}
 			all.Wait()
 			time.Sleep(2 * time.Second) // in the bubble
-			mustGet(t, c, "k", "v")
-			if n := c.Stats().Broken; n > 0 {
-				t.Errorf("refused %v: %d connections were given up", refuses, n)
+			mustGet(t, client, "k", "v")
+			if n := client.Stats().Broken; n > 0 {
+				t.Errorf("%+v: %d connections were given up", c, n)
 			}
 		})
 	}
@@ -379,7 +387,7 @@ func TestStuckConnectionIsWaitedForIfNoOtherCanBeHad(t *testing.T) {
 
 // TestReplyThatNoCallerReadsMakesNoConnectionStuck: its only caller has left a moment before.
 func TestReplyThatNoCallerReadsMakesNoConnectionStuck(t *testing.T) {
-	for _, pause := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+	for _, pause := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond} {
 		fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
 			mustSet(t, c, "k", "v")
 			stallsOnce(s, 60*time.Millisecond)

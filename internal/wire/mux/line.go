@@ -378,7 +378,7 @@ func (ln *line[C]) endIfOld(now time.Time) *ending {
 		return nil
 	case ln.calls.size > 0:
 		// The timer may be about to find it silent.
-		if !ln.m.pool.Outlived(ln.cn, now) && (now.Before(ln.silentAt()) || ln.unread()) {
+		if !ln.m.pool.Outlived(ln.cn, now) && now.Before(ln.silentAt()) {
 			return nil
 		}
 		ln.state = retired

@@ -98,11 +98,18 @@ type Mux[C Line] struct {
 	closed  bool
 }
 
+// errNeedless ends a wait for a bypass. [Pair.Do] sends the command over the other connection then.
+var errNeedless = errors.New("mux: the connection answers again")
+
 // opening is the wait for a connection, shared by all callers that need it.
 type opening struct {
 	done    chan struct{}
 	err     error // set before done is closed
 	waiting int   // callers; guarded by Mux.mu
+	// needless is closed when the connection beside which this one was to be answers again; ended says so. Mux.mu guards
+	// ended.
+	needless chan struct{}
+	ended    bool
 }
 
 // New returns a Mux that takes its connection from p when it is needed. refused, which
@@ -180,6 +187,10 @@ func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 		if late = overdue.Err(ctx); late == nil {
 			return o.err
 		}
+	case <-o.needless:
+		if late = overdue.Err(ctx); late == nil {
+			return errNeedless
+		}
 	case <-caller.Done():
 		late = caller.Err()
 	case <-timeout.C:
@@ -198,7 +209,7 @@ func (m *Mux[C]) startOpening() (*opening, error) {
 	case m.current.Load() != nil:
 		return nil, nil
 	case m.opening == nil:
-		o := &opening{done: make(chan struct{})}
+		o := &opening{done: make(chan struct{}), needless: make(chan struct{})}
 		m.opening = o
 		m.wg.Go(func() { m.connect(o) })
 	}
@@ -230,7 +241,7 @@ func (m *Mux[C]) connect(o *opening) {
 	rested := false
 	if err == nil {
 		rested = m.pool.Rested(cn, time.Now()) > m.o.Timeout
-		m.pool.Share(cn)
+		m.pool.Share(cn, !m.spare)
 	}
 	m.mu.Lock()
 	m.opening = nil
@@ -290,6 +301,17 @@ func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
 func (m *Mux[C]) answers() {
 	if m.stuck.Load() && m.stuck.CompareAndSwap(true, false) && m.bypass != nil {
 		m.bypass.Renew()
+		m.bypass.endOpening()
+	}
+}
+
+// endOpening ends the wait of calls for a connection of a bypass: they go over the other one.
+func (m *Mux[C]) endOpening() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.opening; o != nil && !o.ended {
+		o.ended = true
+		close(o.needless)
 	}
 }
 
@@ -386,7 +408,8 @@ func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket
 	switch {
 	case err == nil:
 		p.reroute()
-	case !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline):
+	case errors.Is(err, errNeedless),
+		!out.Lost && !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline):
 		return p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
 	}
 	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered

@@ -32,9 +32,8 @@ func (ln *line[C]) onAlarm() {
 	var first []*Ticket
 	answers := false
 	if ln.calls.size > 0 && ln.state != closed {
-		if answers = ln.unread(); !answers {
-			first = ln.checkStuck(now, bypass)
-		}
+		answers = ln.unread()
+		first = ln.checkStuck(now, bypass && !answers)
 	}
 	if !ln.alarm.due.IsZero() && ln.state != closed {
 		ln.setAlarm(ln.alarm.due)
@@ -90,15 +89,13 @@ func (ln *line[C]) dueBy(t time.Time) {
 // becomes stuck, checkStuck claims one call and returns it. A line that owes the
 // reply for the whole timeout is retired. So is a bypass that becomes stuck: it has
 // no writes that a server may hold back, and the calls that come go over another
-// connection. Without a bypass the line may be the only way, and is looked at again later. mu is held.
+// connection. Without a bypass, or if the reply lies unread, the line does not count as stuck. mu is held.
 func (ln *line[C]) checkStuck(now time.Time, bypass bool) (first []*Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
-		if next = ln.silentAt(); !bypass {
-			if again := now.Add(ln.m.stuckAfter()); again.Before(next) {
-				next = again
-			}
+		if next = ln.silentAt(); now.Add(ln.m.stuckAfter()).Before(next) {
+			next = now.Add(ln.m.stuckAfter()) // a reply that no caller is left to read ends the state
 		}
 		// One call first, as a proof: if it succeeds on another connection, the server is well, and
 		// only this line is not.

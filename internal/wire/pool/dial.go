@@ -215,9 +215,21 @@ func (p *Pool[C]) reserve() {
 	})
 }
 
-// Room reports whether a call would get a connection without waiting for one in use.
+// Room reports whether a call would get a connection without waiting for one in use, as far as is known.
 func (p *Pool[C]) Room() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle) > 0 || p.waiters.Len() == 0 && len(p.open)+p.dial.running < p.o.MaxConns
+	return len(p.idle) > 0 || p.waiters.Len() == 0 && p.dial.failures == 0 && len(p.open)+p.dial.running+p.reserved < p.o.MaxConns
+}
+
+// unshare notes that a connection comes back, or is closed, and reports whether its place is kept. mu is held.
+func (p *Pool[C]) unshare(cn C) (keeps bool) {
+	s := cn.slot()
+	if !s.shared {
+		return false
+	}
+	keeps = s.keeps
+	s.shared, s.keeps = false, false
+	p.shared--
+	return keeps
 }

@@ -55,8 +55,8 @@ type Slot struct {
 	gen uint64
 	// reused says that it has served a call.
 	reused bool
-	// shared says that its user shares it, and does not give it back for long.
-	shared bool
+	// shared says that its user shares it, and does not give it back for long; keeps that its place is kept then.
+	shared, keeps bool
 }
 
 func (s *Slot) slot() *Slot { return s } //nolint:unused // Pool calls it through the constraint Conn
@@ -318,7 +318,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 		p.stats.Broken++
 	}
 	p.moved = now
-	shared := p.unshare(cn)
+	keeps := p.unshare(cn)
 	s := cn.slot()
 	keep := clean && !p.closed && s.gen == p.gen && !p.Outlived(cn, now)
 	if keep {
@@ -327,7 +327,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	}
 	// There is room for another connection, for which a call may wait.
 	if !keep {
-		if delete(p.open, cn); shared {
+		if delete(p.open, cn); keeps {
 			p.reserve()
 		}
 		p.startDials(now)
@@ -353,23 +353,14 @@ func (p *Pool[C]) hand(cn C) (kept bool) {
 	return true
 }
 
-// Share notes that its caller has taken a connection for good.
-func (p *Pool[C]) Share(cn C) {
+// Share notes that its caller has taken a connection for good. With keeps, the place of the connection is kept when it
+// goes, until the next [Pool.First].
+func (p *Pool[C]) Share(cn C, keeps bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cn.slot().shared = true
+	cn.slot().shared, cn.slot().keeps = true, keeps
 	p.shared++
 	p.startDials(time.Now())
-}
-
-// unshare notes that a connection comes back, or is closed, and reports whether it was shared. mu is held.
-func (p *Pool[C]) unshare(cn C) (shared bool) {
-	s := cn.slot()
-	if shared = s.shared; shared {
-		s.shared = false
-		p.shared--
-	}
-	return shared
 }
 
 // Tidy closes idle connections past their time.
