@@ -23,7 +23,8 @@ type ear struct {
 
 	mu    sync.Mutex
 	told  []string
-	signs int // that the bus is in order
+	why   error // of the last gap
+	signs int   // that the bus is in order
 }
 
 func listen(t *testing.T, b *redis.Bus, name string) *ear {
@@ -36,7 +37,7 @@ func listen(t *testing.T, b *redis.Bus, name string) *ear {
 		case remote.Connected:
 			e.told = append(e.told, "connected")
 		case remote.Gap:
-			e.told = append(e.told, "gap")
+			e.told, e.why = append(e.told, "gap"), ev.Err
 		case remote.Delivered:
 			for _, m := range ev.Messages {
 				if m.Kind == 0 {
@@ -279,5 +280,19 @@ func TestMessageWithoutANumberAsItsAnswerIsNotPublished(t *testing.T) {
 		if err := redis.NewBus(c).Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.Beat}}); err == nil {
 			t.Error("a queued message counts as published")
 		}
+	})
+}
+
+// TestBusProvesItselfWhileTheSlotOfItsChannelMoves: a channel is no key, so the node that gives the slot away sends the
+// proof to the other one.
+func TestBusProvesItselfWhileTheSlotOfItsChannelMoves(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
+		e := listen(t, redis.NewBus(c), "n")
+		time.Sleep(10 * time.Second) // in the bubble
+		e.hears("at first", "connected")
+		key := layout.Channel("n", 0)
+		k.Migrate(key, (k.Owner(key)+1)%3)
+		time.Sleep(30 * time.Second) // in the bubble
+		e.hears("while the slot moves")
 	})
 }

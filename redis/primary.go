@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,7 +64,10 @@ type primary struct {
 
 func newPrimary(o *Options, steps *resp.Steps, terms *terms) *primary {
 	p := &primary{o: o, steps: steps, terms: terms, due: make(chan struct{}, 1), round: make(chan struct{}), answers: make(chan answered)}
-	for _, addr := range append([]string{o.Addr}, o.Addrs...) {
+	for i, addr := range append([]string{o.Addr}, o.Addrs...) {
+		if i > 0 && (addr == o.Addr || slices.Contains(o.Addrs[:i-1], addr)) {
+			continue // a sentinel named twice has one vote
+		}
 		p.askers = append(p.askers, &sentinel{o: o, steps: steps, addr: addr, due: make(chan struct{}, 1)})
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -228,10 +232,9 @@ func (p *primary) unreached(t *term) {
 
 // known returns the last answer that heed accepted.
 func (p *primary) known() told {
-	addr := p.addr()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return told{addr: addr, epoch: p.epoch}
+	return told{addr: p.addr(), epoch: p.epoch} // of one moment
 }
 
 // serve asks one sentinel whenever a question is due.

@@ -215,6 +215,37 @@ func TestSentinelThatLiesConfirmsNothing(t *testing.T) {
 	})
 }
 
+// TestSentinelNamedTwiceHasOneVote: an Addr that is also in Addrs, or is taken from them.
+func TestSentinelNamedTwiceHasOneVote(t *testing.T) {
+	for _, addr := range []string{"", "first"} {
+		for _, n := range []int{2, 3} {
+			watched(t, func(w *fakes.WatchedRedis, o *redis.Options) {
+				o.Addr, o.Addrs = "", nil
+				if addr != "" {
+					o.Addr = w.SentinelAddr(0)
+				}
+				for i := range n {
+					o.Addrs = append(o.Addrs, w.SentinelAddr(i))
+				}
+			}, func(t *testing.T, w *fakes.WatchedRedis, c *redis.Client) {
+				tier, _ := dropsAt(w, c)
+				if err := dropAt(t, tier); err != nil {
+					t.Fatal(err)
+				}
+				dies := 0 // of three one may be dead, of two none
+				if n == 2 {
+					dies = 1
+				}
+				w.Sentinels[dies].Stop()
+				time.Sleep(5 * time.Second) // in the bubble
+				if err := dropAt(t, tier); (err == nil) != (n == 3) {
+					t.Errorf("Addr %q, one of %d sentinels is dead: %v", addr, n, err)
+				}
+			})
+		}
+	}
+}
+
 // TestBusWithoutMostSentinelsIsSilent within three seconds, and connected when they are
 // back.
 func TestBusWithoutMostSentinelsIsSilent(t *testing.T) {
@@ -226,6 +257,9 @@ func TestBusWithoutMostSentinelsIsSilent(t *testing.T) {
 		w.Sentinels[2].Stop()
 		time.Sleep(3*time.Second + 100*time.Millisecond)
 		e.hears("without most sentinels", "gap")
+		if why := e.why; why == nil || !strings.Contains(why.Error(), "most sentinels") {
+			t.Errorf("the gap says %v", why)
+		}
 		time.Sleep(time.Minute)
 		e.hears("a minute later")
 		w.Sentinels[1].Start()

@@ -11,7 +11,7 @@ import (
 
 // Tier keeps a cache's entries in Redis. It is a [remote.Tier], shared by any
 // number of caches: each binds its own part by its name. It has all abilities that
-// package remote describes:
+// package remote describes, but is no [remote.Fleet], also over a cluster:
 //
 //	Get, Tags                      one HMGET each; for a value that the caller has, its
 //	                               state, and the value only if it is another one

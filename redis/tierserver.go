@@ -180,11 +180,15 @@ func (c *conn) askAll(text []byte, n int) ([]resp.Value, error) {
 	return replies, err
 }
 
-// asked returns ask with ASKING before each command. Transactions cannot be made
-// so: they are refused as if the server did not serve their keys for the time
-// being, which is until the slot has moved.
+// asked returns ask with ASKING before each command, and once before a whole transaction, for which it
+// holds. A transaction with watched keys cannot be made so: it is refused as if the server did
+// not serve its keys for the time being, which is until the slot has moved.
 func asked(ask layout.Ask) layout.Ask {
 	return func(b *layout.Batch) ([]resp.Value, error) {
+		if _, name, _ := resp.CutCommand(b.Text); name == "MULTI" {
+			replies, err := ask(&layout.Batch{Text: append(append([]byte(nil), asking...), b.Text...), N: b.N + 1})
+			return replies[min(1, len(replies)):], err
+		}
 		var with layout.Batch
 		for rest := b.Text; len(rest) > 0; {
 			var one []byte

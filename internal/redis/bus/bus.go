@@ -19,6 +19,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -384,6 +385,7 @@ func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
 	l.mu.Lock()
 	subscribed, silentAt := l.subscribed, l.heardAt.Add(SilentAfter)
 	astray := !l.freshAt.IsZero() && begun.Sub(l.freshAt) >= SilentAfter
+	why := cmp.Or(l.unproven, errDeaf)
 	l.mu.Unlock()
 	switch {
 	case !subscribed:
@@ -393,7 +395,7 @@ func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
 		l.giveUp(errAstray)
 		return SilentAfter
 	case !begun.Before(silentAt):
-		l.giveUp(errDeaf)
+		l.giveUp(why)
 		return SilentAfter
 	}
 	sending, cancel := context.WithDeadline(ctx, earlier(silentAt, begun.Add(proveEvery)))

@@ -343,3 +343,27 @@ func TestCloseEndsARefreshAndAllNodes(t *testing.T) {
 		}
 	})
 }
+
+// TestSeedsLeadToOtherServersWhenAllKnownOnesAreSilent: more of them than a question has time for.
+func TestSeedsLeadToOtherServersWhenAllKnownOnesAreSilent(t *testing.T) {
+	var old []string
+	for i := range 30 {
+		old = append(old, fmt.Sprint("o", i))
+	}
+	run(t, "seed:1", strings.Join(old, " "), func(t *testing.T, w *world, c *slots.Fleet[*node]) {
+		<-c.Refresh("")
+		w.change(func() {
+			for _, name := range old {
+				w.slow[name+":1"] = time.Hour
+			}
+			w.topology = topology(t, "new")
+		})
+		for range 2 {
+			time.Sleep(time.Minute) // in the bubble
+			<-c.Refresh("")
+		}
+		if c.Err() != nil || primary(c, 0) != "new:1" {
+			t.Errorf("%v, slot 0 at %s", c.Err(), primary(c, 0))
+		}
+	})
+}

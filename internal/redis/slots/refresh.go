@@ -50,11 +50,11 @@ func (f *Fleet[N]) refresh(in time.Duration) {
 		f.sleep(in)
 	}
 	f.mu.Lock()
-	hint := f.hint
+	hint, failed := f.hint, f.err != nil
 	f.begun, f.hint = time.Now(), ""
 	f.mu.Unlock()
 	// The lock is not held while servers are asked. Calls go on by the old view meanwhile.
-	m, err := f.ask(f.candidates(hint))
+	m, err := f.ask(f.candidates(hint, failed))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.view.Load()
@@ -73,8 +73,8 @@ func (f *Fleet[N]) refresh(in time.Duration) {
 }
 
 // candidates returns the servers to ask, the best first: the hint, primaries,
-// replicas, seeds.
-func (f *Fleet[N]) candidates(hint string) []string {
+// replicas, seeds; after a failure the seeds before the others.
+func (f *Fleet[N]) candidates(hint string, failed bool) []string {
 	var all []string
 	seen := map[string]bool{"": true}
 	add := func(addrs ...string) {
@@ -86,6 +86,13 @@ func (f *Fleet[N]) candidates(hint string) []string {
 		}
 	}
 	add(hint)
+	// After a failure all known servers may have gone: then the names of the seeds lead to others. In any order, since the
+	// first ones may be silent for longer than the question may take.
+	if failed {
+		for _, i := range rand.Perm(len(f.o.Seeds)) {
+			add(f.o.Seeds[i])
+		}
+	}
 	if v := f.view.Load(); v != nil {
 		shards := v.topology.Shards
 		// Primaries hear of a failover first. Clients ask them in random orders, so that no server

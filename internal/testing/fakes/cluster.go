@@ -40,6 +40,14 @@ func NewRedisCluster(primaries, replicas int) *RedisCluster {
 			ss.readOnly = true
 			ss.Status("OK")
 		})
+		// The nodes pass messages on to each other.
+		s.Handle("PUBLISH", func(ss *RedisSession, args [][]byte) {
+			n := 0
+			for _, s := range c.Servers {
+				n += s.Publish(string(args[1]), string(args[2]))
+			}
+			ss.Int(n)
+		})
 		c.Servers = append(c.Servers, s)
 		c.hosts = append(c.hosts, "10.0.0."+strconv.Itoa(i))
 		c.primaryOf = append(c.primaryOf, i)
