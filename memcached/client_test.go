@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/testing/fakes"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
@@ -372,6 +373,101 @@ func TestLargestValueOfAHashedKeyIsReadBack(t *testing.T) {
 			if got, err := c.Get(t.Context(), "a b"); err != nil || len(got.Value) != min(n, 96) {
 				t.Errorf("after %d bytes: %d, %v", n, len(got.Value), err)
 			}
+		}
+	})
+}
+
+// TestBatchFromAProxyBeforeSeveralServersIsComplete: it answers in the order of the keys of each server.
+func TestBatchFromAProxyBeforeSeveralServersIsComplete(t *testing.T) {
+	fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = fakes.Proxy }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		s.SetGate(func(ss *fakes.MemcachedSession, c *meta.Command) bool {
+			if !strings.HasPrefix(c.Name, "get") || len(c.Args) < 2 {
+				return false // of the greeting
+			}
+			for _, key := range []string{"c", "b", "e"} {
+				ss.Line("VALUE " + key + " 0 1")
+				ss.Line(key)
+			}
+			ss.Line("END")
+			return true
+		})
+		found, err := c.GetMany(t.Context(), []string{"a", "b", "c", "d", "e"})
+		if err != nil || len(found) != 3 || string(found["b"].Value) != "b" || string(found["c"].Value) != "c" || string(found["e"].Value) != "e" {
+			t.Errorf("%v, %v", found, err)
+		}
+		if _, err := c.GetMany(t.Context(), []string{"a", "b"}); !errors.Is(err, memcached.ErrProtocol) {
+			t.Errorf("with a key that was not asked for: %v", err)
+		}
+	})
+}
+
+// TestProxyThatAnswersTheProbeAndClosesIsSpokenToClassically, and a server without a place for the connection says so.
+func TestProxyThatAnswersTheProbeAndClosesIsSpokenToClassically(t *testing.T) {
+	for _, text := range []string{"CLIENT_ERROR malformed request", "ERROR Too many open connections"} {
+		full := strings.Contains(text, "open connections")
+		fake(t, func(s *fakes.Memcached, _ *memcached.Options) {
+			s.Generation = fakes.Old
+			s.Gate = func(ss *fakes.MemcachedSession, c *meta.Command) bool {
+				if c.Name != "mg" {
+					return false
+				}
+				ss.Line(text)
+				ss.Hangup()
+				return true
+			}
+		}, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+			err := c.Set(t.Context(), memcached.Item{Key: "k", Value: []byte("v")})
+			if full && (err == nil || !strings.Contains(err.Error(), "open connections")) || !full && err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		})
+	}
+}
+
+// TestTierLooksAgainAfterAServerWithoutMetaCommands has one in the place of the right one for a while.
+func TestTierLooksAgainAfterAServerWithoutMetaCommands(t *testing.T) {
+	fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = fakes.V1638 }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		tier := memcached.NewTier(c).Bind(remote.Space{Name: "n"})
+		ask := func() error {
+			_, err := tier.Get(t.Context(), []string{"k"})
+			return err
+		}
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		s.Drop()
+		s.Generation = fakes.Old
+		_ = ask() // finds the connection dead
+		if err := ask(); !errors.Is(err, memcached.ErrClassic) {
+			t.Errorf("without meta commands: %v", err)
+		}
+		s.Drop()
+		s.Generation = fakes.V1638
+		time.Sleep(2 * time.Minute) // in the bubble
+		if err := ask(); err != nil {
+			t.Errorf("with meta commands again: %v", err)
+		}
+	})
+}
+
+// TestTierRefusesAServerWithoutCASNumbers: no change of an item could be made there.
+func TestTierRefusesAServerWithoutCASNumbers(t *testing.T) {
+	fake(t, func(s *fakes.Memcached, _ *memcached.Options) { s.Generation = fakes.V1638 }, func(t *testing.T, s *fakes.Memcached, c *memcached.Client) {
+		tier := memcached.NewTier(c).Bind(remote.Space{Name: "n"})
+		if _, err := tier.Acquire(t.Context(), []remote.Request{{Key: "k"}}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		s.SetGate(func(ss *fakes.MemcachedSession, c *meta.Command) bool {
+			if c.Name != "mg" || !c.Flags.Has('v') {
+				return false
+			}
+			opaque, _ := c.Flags.Uint('O')
+			ss.Line(fmt.Sprint("VA 1 f0 c0 O", opaque))
+			ss.Line("x")
+			return true
+		})
+		if _, err := tier.Get(t.Context(), []string{"k"}); !errors.Is(err, remote.ErrRefused) || !strings.Contains(err.Error(), "-C") {
+			t.Errorf("%v", err)
 		}
 	})
 }

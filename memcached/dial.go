@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -189,17 +190,27 @@ func (c *conn) probeMeta() (able Abilities, err error) {
 		return able, err
 	}
 	var kinds [4]meta.Kind
+	var refusal *ServerError // of the first command
 	for i := range kinds {
 		r, err := c.read()
 		switch {
 		case c.r.Received() == before && faults.Lost(err):
 			return able, errHungUp
+		case refusal != nil && faults.Lost(err):
+			if strings.Contains(refusal.Error(), "open connections") {
+				return able, refusal // there is no place for any connection
+			}
+			return able, errHungUp // some proxies answer by an error, and close
 		case err != nil:
 			return able, err
 		case r.Code == "CLIENT_ERROR" && string(r.Text) == "unauthenticated":
 			return able, serverError(r)
+		case i == 0 && r.Code == "SERVER_ERROR": // a proxy without its server says nothing about either
+			return able, serverError(r)
 		case r.Size >= 0:
 			return able, errForeign()
+		case i == 0 && r.Kind == meta.Error:
+			refusal = serverError(r)
 		}
 		kinds[i] = r.Kind
 	}

@@ -20,7 +20,7 @@ var (
 	// was read.
 	ErrConflict = errors.New("memcached: the item has changed")
 	// ErrNotStored is returned by Add when there is an item already, and by
-	// Replace when there is none.
+	// Replace, Append and Prepend when there is none.
 	ErrNotStored = errors.New("memcached: not stored")
 	// ErrTooLarge is in the chain of an error when a value is larger than
 	// Options.MaxValue, or than the server takes.

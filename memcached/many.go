@@ -201,8 +201,10 @@ func (b *batch) command() meta.Op {
 	return meta.OpGet
 }
 
-// getRound reads items by one get or gets. The server answers in the order of the keys.
+// getRound reads items by one get or gets. A server answers in the order of the keys, and a proxy before several
+// servers almost so.
 func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
+	var passed []int // over, as absent so far
 	cn.W = append(cn.W, b.command().Name(false)...)
 	for _, i := range round {
 		cn.W = append(append(cn.W, ' '), b.key(i).Text...)
@@ -232,16 +234,20 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 		case r.Kind != meta.Item:
 			return errForeign()
 		}
-		for len(round) > 0 && b.key(round[0]).Text != string(r.Key) {
-			round = round[1:]
-		}
-		if len(round) == 0 {
+		is := func(i int) bool { return b.key(i).Text == string(r.Key) }
+		var place int
+		if at := slices.IndexFunc(round, is); at >= 0 {
+			place = round[at]
+			passed, round = append(passed, round[:at]...), round[at+1:]
+		} else if at = slices.IndexFunc(passed, is); at >= 0 {
+			place = passed[at]
+			passed = slices.Delete(passed, at, at+1)
+		} else {
 			return errForeign()
 		}
-		if err := b.accept(cn, r.Size, round[0], Item{Flags: r.ClientFlags, CAS: r.Number}, items); err != nil {
+		if err := b.accept(cn, r.Size, place, Item{Flags: r.ClientFlags, CAS: r.Number}, items); err != nil {
 			return err
 		}
-		round = round[1:]
 	}
 }
 

@@ -88,6 +88,11 @@ func (n *node) ready(ctx context.Context) (Abilities, error) {
 	if able := n.able.Load(); able != nil {
 		return *able, nil
 	}
+	return n.look(ctx)
+}
+
+// look returns the abilities of the server as a connection in use shows them.
+func (n *node) look(ctx context.Context) (Abilities, error) {
 	now := time.Now()
 	cn, err := n.pool.Get(ctx, now)
 	if err != nil {

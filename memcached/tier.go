@@ -83,9 +83,13 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	})
 }
 
-// canHold returns ErrClassic if a server has no meta commands.
+// canHold returns ErrClassic if a server has no meta commands. Another server may have come to its address: then a
+// connection shows it.
 func (n *node) canHold(ctx context.Context) error {
 	able, err := n.ready(ctx)
+	if err == nil && !able.Meta {
+		able, err = n.look(ctx)
+	}
 	if err == nil && !able.Meta {
 		err = ErrClassic
 	}
@@ -214,6 +218,9 @@ func (n itemServer) GetMany(ctx context.Context, keys []string) ([]castier.Item,
 	b.get(ctx, found)
 	for i, key := range keys {
 		if is, ok := found[key]; ok {
+			if is.CAS == 0 {
+				return nil, errNoCAS
+			}
 			items[i] = castier.Item{Value: is.Value, Version: versionOf(is.CAS, opened)}
 		}
 	}
@@ -281,9 +288,14 @@ func (n itemServer) read(ctx context.Context, key string) (castier.Item, error) 
 		return castier.Item{}, nil
 	case err != nil:
 		return castier.Item{}, err
+	case a.cas == 0:
+		return castier.Item{}, errNoCAS
 	}
 	return castier.Item{Value: a.value, Version: versionOf(a.cas, opened)}, nil
 }
+
+// errNoCAS is the error of an item without a CAS number. No change of it could be made.
+var errNoCAS = fmt.Errorf("memcached: the server keeps no CAS numbers, as one that was started with -C: %w", remote.ErrRefused)
 
 // ownFrom is the least CAS number that a Tier gives to an item. No server counts so far.
 const ownFrom = 1 << 63

@@ -40,17 +40,13 @@ func nameOf(mode Mode) func(address string) string {
 }
 
 // digestsOf returns the number of digests of one of n servers. weight is the weight of this server,
-// and sum the sum of all weights. spymemcached reckons with 32 bits.
-func digestsOf(mode Mode, weight, sum, n int) int {
-	if mode == KetamaSpy {
-		// Each conversion rounds, as Java does after each step. Without them Go may round once for
-		// several steps, and keys near a border would move to another server.
-		share := float32(float32(weight) / float32(sum))
-		points := float32(float32(float32(share*(digests*perDigest))/perDigest) * float32(n))
-		return int(float32(float64(points) + roundingUp))
-	}
-	share := float64(weight) / float64(sum)
-	return int(share*digests*float64(n) + roundingUp)
+// and sum the sum of all weights. libmemcached and spymemcached reckon with 32 bits.
+func digestsOf(weight, sum, n int) int {
+	// Each conversion rounds, as C and Java do after each step. Without them Go may round once for
+	// several steps, and keys near a border would move to another server.
+	share := float32(float32(weight) / float32(sum))
+	points := float32(float32(float32(share*(digests*perDigest))/perDigest) * float32(n))
+	return int(float32(float64(points) + roundingUp))
 }
 
 // pointsOf returns the points of servers, in the order of their places. It fails if
@@ -62,7 +58,7 @@ func pointsOf(servers []Server, mode Mode, name func(string) string) ([]point, e
 	}
 	var points []point
 	for i, s := range servers {
-		n := digestsOf(mode, max(s.Weight, 1), sum, len(servers))
+		n := digestsOf(max(s.Weight, 1), sum, len(servers))
 		if n == 0 {
 			return nil, fmt.Errorf("ring: the weight %d of server %q is too small beside the others, whose sum is %d", s.Weight, s.Address, sum)
 		}

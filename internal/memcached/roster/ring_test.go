@@ -320,3 +320,12 @@ func TestAServerThatIsOutIsAsOneThatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestDigestsAreReckonedWith32Bits as libmemcached does: with 64 bits some fleets have one more for each server.
+func TestDigestsAreReckonedWith32Bits(t *testing.T) {
+	for _, c := range [][4]int{{1, 25, 25, 39}, {6, 25, 5, 47}, {1, 25, 5, 7}, {1, 100, 100, 39}, {1, 8, 8, 40}, {1, 3, 3, 40}} {
+		if n := digestsOf(c[0], c[1], c[2]); n != c[3] {
+			t.Errorf("weight %d of %d, %d servers: %d digests, want %d", c[0], c[1], c[2], n, c[3])
+		}
+	}
+}
