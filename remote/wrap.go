@@ -33,7 +33,7 @@ type Wrapper interface {
 }
 
 // As returns the ability T of t: t itself, or the first Tier inside it that has
-// the ability. T is [Tagger], [Announcer], [Mover] or [Prober], or another interface,
+// the ability. T is [Tagger], [Announcer], [Mover], [Prober] or [Fleet], or another interface,
 // defined by the caller. Use [Bind] instead of As for a [Binder].
 func As[T any](t Tier) (ability T, ok bool) {
 	for t != nil {

@@ -14,7 +14,7 @@ import (
 // keys.
 const Lanes = 1024
 
-// Tier is an in-memory [remote.Tier] with all abilities. It decides as the
+// Tier is an in-memory [remote.Tier] with all abilities, but no [remote.Fleet]. It decides as the
 // Redis tier does, without a server: values of several schemas side by side
 // under a key, leases, tokens, holds, lanes, tags, and a namespace state per
 // name.

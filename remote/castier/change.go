@@ -23,8 +23,8 @@ type change struct {
 	key string
 	op  func(namespace string) entryrules.Operation
 	// early says that the operation is decided at the earliest time that it can be now,
-	// else at the latest. So lives end early rather than late, and holds late: a Put and
-	// an Acquire are early, a Drop is late, and values are read at the latest time. An
+	// else at the latest. So lives end early rather than late, and holds late: a Put, an
+	// Acquire, a Renew and a Release are early, a Drop is late, and values are read at the latest time. An
 	// Acquire of a value that only the early time makes fresh is decided at the latest.
 	early bool
 

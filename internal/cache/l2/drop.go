@@ -81,7 +81,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	leases, err := s.dropGuarded(ctx, drops)
-	some, partly := err.(remote.KeyErrors) //nolint:errorlint // joined with the end of the context it is the error of all keys
+	some, partly := err.(remote.KeyErrors) //nolint:errorlint // joined it is the error of all keys
 	switch {
 	case err == nil:
 		return leases, nil
@@ -168,6 +168,9 @@ func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.
 		if errs[i] = remote.ErrorOf(err, j); errs[i] == nil && len(some) > 0 {
 			leases[i] = some[j]
 		}
+	}
+	if slices.ContainsFunc(errs, confirmedByL2) {
+		return leases, remote.KeyErrors(errs) // although all have an error: some are not pending
 	}
 	return leases, remote.JoinKeys(errs)
 }

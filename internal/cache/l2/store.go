@@ -421,9 +421,10 @@ func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duratio
 	for i := range acquired {
 		s.meter.held(acquired[i].Held)
 		s.believe(&acquired[i].Held, rs[i].Known)
-		free := acquired[i].Lease.Grant == remote.Free
-		if age(&acquired[i].Held, took); free { // a value that is not fresh is none
-			acquired[i].Held.Fresh = max(acquired[i].Held.Fresh, 1)
+		if h := &acquired[i].Held; acquired[i].Lease.Grant == remote.Free { // it is fresh, or the answer has no sense
+			age(h, min(took, h.Fresh-1, h.Left-1))
+		} else {
+			age(h, took)
 		}
 	}
 	if s.meter.end(ctx, Acquire, begun, err) != nil {

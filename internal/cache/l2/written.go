@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/strata-cache/strata/internal/cache/retry"
 	"github.com/strata-cache/strata/remote"
@@ -77,10 +78,15 @@ func putNothing(ctx context.Context, s *Store, puts []remote.Put) error {
 	s.applyOwn() // the put that has failed may still be executed, and announced
 	_, err := s.put(ctx, puts)
 	s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{})
-	if err != nil || !s.announces() {
+	drops := dropsOf(puts)
+	done := made(drops, nil, err)
+	if len(done) == 0 || !s.announces() {
 		return err
 	}
-	return s.news.announceDrops(ctx, dropsOf(puts))
+	if failed := s.news.announceDrops(ctx, done); failed != nil {
+		return alsoFailed(drops, nil, err, failed)
+	}
+	return err
 }
 
 // PutClaimed is PutWritten for values stored or removed under the leases of their keys, without
@@ -90,6 +96,15 @@ func putNothing(ctx context.Context, s *Store, puts []remote.Put) error {
 func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	before := s.moves.count()
 	refused, err = s.PutWritten(ctx, puts)
+	if u := (*Unconfirmed)(nil); errors.As(err, &u) {
+		u.Dropped = false // there was no drop before
+		for i := range puts {
+			if !uncertain(u.Err) { // else the put may still come, and needs its lease
+				begun := time.Now()
+				_ = s.meter.end(ctx, Release, begun, s.tier.Release(ctx, puts[i].Key, puts[i].Lease))
+			}
+		}
+	}
 	if err != nil || s.moves.tier == nil {
 		return refused, err
 	}
@@ -152,7 +167,7 @@ func firstError(err error) error {
 
 // uncertain reports whether L2 may still store a value after the error err, and announce it.
 func uncertain(err error) bool {
-	return err != nil && err != errNotStored && !slices.ContainsFunc([]error{remote.ErrRefused, remote.ErrValueTooLarge, remote.ErrKeyTooLong},
+	return err != nil && !slices.ContainsFunc([]error{errNotStored, remote.ErrRefused, remote.ErrValueTooLarge, remote.ErrKeyTooLong},
 		func(never error) bool { return errors.Is(err, never) })
 }
 

@@ -81,6 +81,9 @@ func checkHostileKeys(v *view) {
 	if err != nil {
 		v.Fatalf("Get: %v", err)
 	}
+	if len(held) != len(keys) {
+		v.Fatalf("Get of %d keys returned %d", len(keys), len(held))
+	}
 	for i, key := range keys {
 		if got := string(held[i].Data); got != fmt.Sprint(i) {
 			v.Errorf("key %d %q: held %q; want its own value", i, key, got)
