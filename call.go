@@ -91,8 +91,8 @@ func WithTTL(d time.Duration) CallOption { return CallOption{wants{ttl: lifeOrNo
 // instance, in place of Options.Stale. A zero field leaves the window of the Options, a negative
 // one means none: with two of these the value is never served stale. It counts for one value: the
 // next value stored has the windows of the Options again, unless a load says that the value is not
-// modified. If the load of this call fails, the windows count for the value that L1 had when the
-// load began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1
+// modified. If the load of this call fails, the windows count for the value that L1 and L2 had when
+// the load began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes both
 // forget a stale value, and the callers get the error.
 func WithStale(s Stale) CallOption { return CallOption{wants{own: ownStale(s)}} }
 

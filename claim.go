@@ -27,12 +27,10 @@ var (
 // of a change of server.
 const maxClaims = 10
 
-// Add stores value under key, as [Cache.Set] does, unless there is a fresh value of the key:
-// in L2, or without L2 in L1. It reports whether it has stored the value. If several
-// callers, on any instances, add a key at the same time, one of them succeeds. A stale value
-// and a remembered "not found" are replaced. While another instance loads the key, Add
-// waits, at most for Limits.HardTimeout. A key on hold is not added, nor a value without a
-// positive TTL.
+// Add stores value under key, as [Cache.Set] does, unless there is a fresh value of the key: in L2, or without L2 in
+// L1. It reports whether it has stored the value. If several callers, on any instances, add a key at the same time,
+// one of them succeeds. A stale value and a remembered "not found" are replaced. While another instance loads the
+// key, Add waits, at most for Limits.HardTimeout. A key on hold is not added, nor a value without a positive TTL.
 //
 // If an Add overlaps a Set or an Update, either of them wins, as with two Sets. A failed
 // write may still reach L2, a Set for 10 seconds, and wins then. To tell of a write at
@@ -169,7 +167,7 @@ func (c *Cache[K, V]) Take(ctx context.Context, key K) (value V, ok bool, err er
 	for range maxClaims {
 		value, ok, again, err := c.takeThere(within, w)
 		if err != nil || !again {
-			return c.clone(value), ok, err
+			return value, ok, err
 		}
 	}
 	return value, false, remoteError("take", c.l2.Unconfirmed(ctx, errUnsettled))
@@ -216,12 +214,11 @@ func (c *Cache[K, V]) takeThere(ctx context.Context, w write[K, V]) (value V, ok
 	if err != nil || len(refused) > 0 {
 		return value, false, err == nil, remoteError("take", err)
 	}
-	return taken.value, true, false, c.announcePuts(op, "take", []write[K, V]{w})
+	return c.clone(taken.value), true, false, c.announcePuts(op, "take", []write[K, V]{w})
 }
 
-// claim asks L2 for the lease of key, and for the value that it holds, which it shows to
-// wants. It returns no lease if wants does not want it, or if the key is on hold. After
-// errUnsettled it may be called again.
+// claim asks L2 for the lease of key, and for the value that it holds, which it shows to wants. It returns no lease if
+// wants does not want it, or if the key is on hold. After errUnsettled it may be called again.
 func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, wants func(*opened[V]) bool) (r *read[K, V], err error) {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -229,6 +226,7 @@ func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, 
 	r = &read[K, V]{c: c, f: &flight.Flight[K, V]{Key: key}, ctx: within, loads: true, tagGeneration: c.generation.TagWatermark()}
 	r.l2.Name = name
 	failed := func(err error) (*read[K, V], error) {
+		r.l2.Cancelled = true // a lease that was granted goes back, also if L2 has failed since
 		r.release(r.right.lease)
 		switch {
 		case l2.Over(within):
@@ -305,8 +303,10 @@ func (r *read[K, V]) ask() (a remote.Acquired, err error) {
 func (r *read[K, V]) look(held *remote.Held) (o opened[V], err error) {
 	defer r.c.contain("Remote.Codec")
 	var box sealed
+	ctx, cancel := r.opContext()
+	defer cancel()
 	if r.unseal(&box, held); r.getOlder(&box) {
-		o = r.open(&box, r.tagDrops(r.ctx, &box))
+		o = r.open(&box, r.tagDrops(ctx, &box))
 	}
 	r.c.l2.LogForeign()
 	if r.l2.Down {

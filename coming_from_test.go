@@ -118,6 +118,7 @@ func callsOfOtherLibraries(t *testing.T) {
 	write := func(context.Context) (string, error) { return "Bob", nil }
 	must(c.Update(ctx, id, write))
 	must(c.InvalidateTags(ctx, "team 7"))
+	addsOnce(ctx, t, c, id)
 	n := 0
 	c.All()(func(int64, string) bool { n++; return true })
 	c.Keys()(func(int64) bool { n++; return true })
@@ -264,5 +265,19 @@ func TestCachesOfBytesHaveTheirCounterparts(t *testing.T) {
 	}
 	if !b.Delete(key) {
 		t.Error("Delete found nothing")
+	}
+}
+
+// addsOnce has the calls for an Add of other libraries.
+func addsOnce(ctx context.Context, t *testing.T, c *strata.Cache[int64, string], id int64) {
+	t.Helper()
+	if err := c.Invalidate(ctx, id); err != nil {
+		t.Error(err)
+	}
+	if added, err := c.Add(ctx, id, "Ann"); !added || err != nil {
+		t.Errorf("Add: %v, %v", added, err)
+	}
+	if added, err := c.Add(ctx, id, "Ann", strata.WithTTL(time.Hour)); added || err != nil {
+		t.Errorf("a second Add: %v, %v", added, err)
 	}
 }

@@ -34,11 +34,11 @@ var (
 	// goroutine with runtime.Goexit, as testing.T.FailNow does.
 	ErrLoadExited = errors.New("strata: loader exited its goroutine")
 
-	// ErrNoLoader is returned by GetOrLoad when neither the call nor the
-	// Options name a Loader.
+	// ErrNoLoader is returned by GetOrLoad, Refresh and a Warm that loads, when neither the
+	// call nor the Options name a Loader.
 	ErrNoLoader = errors.New("strata: no loader")
 
-	// ErrOverloaded is returned to a caller beyond Limits.MaxWaiters, if there is
+	// ErrOverloaded is returned to a caller beyond Limits.MaxWaiters, if L1 has
 	// no stale value for it.
 	ErrOverloaded = errors.New("strata: too many callers wait")
 
@@ -89,7 +89,7 @@ type RemoteError struct {
 	// Op is the call: "set", "add", "take", "update", "invalidate", "expire", one of the
 	// last two with "all" or "tags", or "close".
 	Op string
-	// Pending is the number of drops that L2 has yet to confirm to this cache, those
+	// Pending is the number of drops that L2 or the bus has yet to confirm to this cache, those
 	// of earlier calls included; with "close" the number of lost drops. A drop of
 	// everything counts as one.
 	Pending int

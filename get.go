@@ -24,13 +24,11 @@ import (
 // load fails callers get a stale value while Stale.OnError allows, else the
 // error.
 //
-// It returns when the value is there, or with ctx's error when ctx ends first:
-// a hit in L1 is returned even if ctx has ended. The load goes on then, is stored,
-// and is shared by later callers until it ends, at Limits.HardTimeout at the
-// latest; see also Limits.CancelAbandoned. The Loader's error is wrapped with
-// the cache's name, and remembered for Options.ErrorTTL; *LoadPanicError if the
-// Loader panicked, ErrLoadExited, ErrRecursiveLoad, ErrNoLoader, ErrOverloaded
-// and ErrClosed come as they are. Errors of L2 are counted and never returned.
+// It returns when the value is there, or with ctx's error when ctx ends first: a hit in L1 is returned even if ctx
+// has ended. The load goes on then, is stored, and is shared by later callers until it ends, at Limits.HardTimeout
+// at the latest; see also Limits.CancelAbandoned. The Loader's error is wrapped with the cache's name, and
+// remembered for Options.ErrorTTL; *LoadPanicError if the Loader panicked, ErrLoadExited, ErrRecursiveLoad,
+// ErrNoLoader, ErrOverloaded and ErrClosed come as they are. Errors of L2 are counted and never returned.
 //
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {

@@ -42,7 +42,7 @@ type Hooks struct {
 	// a tag has made absent leaves some time after that drop, and is not served
 	// meanwhile.
 	Evict func(Event)
-	// RemoteError is called after each operation on L2 that got no answer.
+	// RemoteError is called after each operation that L2 has refused or not answered, unless its caller had left.
 	RemoteError func(Event)
 }
 

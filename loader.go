@@ -97,7 +97,7 @@ func (l *Load) SetTags(tags ...string) {
 }
 
 // SetStale gives the value stale windows of its own, as [WithStale] does. If the Loader
-// returns an error they count for the value that L1 has.
+// returns an error they count for the value that L1 and L2 have.
 func (l *Load) SetStale(s Stale) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

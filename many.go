@@ -91,6 +91,7 @@ type many[K comparable, V any] struct {
 	found  map[K]V
 	failed map[K]error
 	loads  []context.Context // shared with other callers, for the span
+	soft   context.Context   // ends with Limits.SoftTimeout; nil without it
 	due    []K               // to be refreshed
 	ctx    context.Context   // of the call, for hooks
 	// loadless says that it looks at L2 and loads nothing, plainly that no option concerns hits.
@@ -161,6 +162,9 @@ func (m *many[K, V]) get(ctx context.Context, keys []K, e *entry[K, V], now int6
 		missing = append(missing, k)
 	}
 	m.refresh(ctx)
+	var cancel context.CancelFunc
+	m.soft, cancel = c.softly(ctx, !m.loadless && len(missing) > 0)
+	defer cancel()
 	for part := range slices.Chunk(missing, maxBatch) {
 		m.flyTraced(ctx, part)
 	}
@@ -276,10 +280,8 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		}
 		defer c.waiting.Leave(true)
 	}
-	soft, cancel := c.softly(ctx, !m.call.refresh && !m.loadless)
-	defer cancel()
 	if !m.call.refresh {
-		keys = m.besideReloads(ctx, soft, keys)
+		keys = m.besideReloads(ctx, m.soft, keys)
 	}
 	for len(keys) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -289,7 +291,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 			}
 			return
 		}
-		keys = m.flyOnce(ctx, soft, keys)
+		keys = m.flyOnce(ctx, m.soft, keys)
 	}
 }
 

@@ -132,16 +132,17 @@ func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, 
 	if kind == flight.Load && !o.refresh {
 		countStale(ctx, c, key, r)
 	}
-	if r.Offered {
-		if c.degraded() && r.Note&noteTier == noteL1 {
-			r.Note |= noteDegraded
-		}
-		c.informOf(o, r, false)
-		return part, nil
-	}
-	if kind == flight.Read && r.Note&noteStale != 0 && !o.allowStale {
+	if kind == flight.Read && r.Note&noteStale != 0 && !o.allowStale && !r.Offered {
 		*r = flight.Result[V]{}
 		return part, err
+	}
+	if r.Note&(noteTier|noteDegraded) == noteL1 && (r.Offered || r.Found && r.Err == nil) && c.degraded() {
+		c.counts.degraded.Add(1)
+		r.Note |= noteDegraded
+	}
+	if r.Offered {
+		c.informOf(o, r, false)
+		return part, nil
 	}
 	if err == nil && r.Err == nil && r.Found && (kind != flight.Reload || r.Instead == nil) {
 		c.informOf(o, r, part == flight.Joined)

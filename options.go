@@ -62,7 +62,7 @@ type Options[K comparable, V any] struct {
 	// RefreshSpread times the duration of a load, so that instances do not
 	// refresh together: the optimal probabilistic early expiration of Vattani,
 	// Chierichetti and Lowenstein (VLDB 2015), with their β, for which they
-	// recommend 1. 0 means off.
+	// recommend 1. 0 means off, 100 is the most.
 	RefreshSpread float64
 
 	// RefreshEvery makes the cache refresh the hottest entries of L1 by itself, once in
@@ -188,7 +188,7 @@ type Memory[K comparable, V any] struct {
 	// least 1, or memory.Pinned for an entry that L1 never evicts and that counts as 1: if pinned
 	// entries leave no room for a new entry, L1 does not keep it. It runs once per store, never
 	// under a lock. An entry is not kept in L1 if Weigh panics or returns another weight below 1,
-	// or more than MaxWeight; a loaded one that is heavy only once it is loaded often. Nil means 1.
+	// or more than MaxWeight; a loaded one that is heavy only once it is loaded often. Nil means 1. It needs MaxWeight.
 	Weigh func(key K, value V) int64
 
 	// Policy decides which entries make room for others: one of the constants of
@@ -275,8 +275,8 @@ type Limits struct {
 	// there was room. 0 means 256, enough for 200 entries due at the same time.
 	MaxRefreshes int
 
-	// MaxWaiters bounds the callers that wait for loads at once. Others get a stale value
-	// if there is one, or ErrOverloaded. A Get, and a GetMany without any loader, count as none. 0 means no bound.
+	// MaxWaiters bounds the callers that wait for loads at once. Others get a stale value of L1
+	// if there is one, or ErrOverloaded, and a SkipRead always that. A Get, and a GetMany without any loader, count as none. 0 means no bound.
 	MaxWaiters int
 
 	// MaxKeyBytes bounds the length of a key of a string type, and of its name in

@@ -193,8 +193,9 @@ func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *ent
 // reliveRemote is relive in L2: a fresh value is kept until the end of its new windows, and
 // a stale value without windows is dropped.
 func (r *read[K, V]) reliveRemote() {
+	defer r.c.contain("Tier.Extend")
 	k, lease := &r.candidate, r.right.lease
-	if lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Down {
+	if r.call.own == nil || lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Down {
 		return
 	}
 	window := r.c.windows(k.own).window()

@@ -165,9 +165,8 @@ func (l *loaderRun[K, V]) CutShort() {
 	}
 	defer func() {
 		for i, r := range l.reads {
-			if r.right.lease = leases[i]; r.call.own != nil {
-				r.reliveRemote()
-			}
+			r.right.lease = leases[i]
+			r.reliveRemote()
 			if r.release(r.right.lease); r.l2.Down {
 				return // L2 does not answer: they run out
 			}

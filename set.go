@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -19,12 +20,10 @@ import (
 // follows at once, however slow L2 is.
 const tokenLife = 10 * time.Second
 
-// Set stores value under key in L2 and L1. Loads of the key that run on any instance
-// lose the right to store, and other instances drop their entries. If one Set or
-// Invalidate returned before another was called, the later one wins everywhere. Of
-// overlapping calls, one wins everywhere; it need not be the later write at the
-// origin. A program that writes to the origin should call [Cache.Invalidate] after
-// the write instead.
+// Set stores value under key in L2 and L1. Loads of the key that run on any instance lose the right to store, and
+// other instances drop their entries. If one Set or Invalidate returned before another was called, the later one
+// wins everywhere. Of overlapping calls, one wins everywhere; it need not be the later write at the origin. A
+// program that writes to the origin should call [Cache.Invalidate] after the write instead.
 //
 // It returns *RemoteError if L2 did not confirm: then the value is not cached on this
 // instance, and others may serve the old value until L2 confirms its drop, which is tried
@@ -271,8 +270,8 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) (some bool,
 	return some, failed
 }
 
-// put stores ws in L2 under the tokens of their drops, and reports whether L2 has confirmed
-// any. A refused value is not stored in L1 either: there was a later write or drop.
+// put stores ws in L2 under the tokens of their drops, and reports whether L2 has confirmed any. A refused value is not
+// stored in L1 either: there was a later write or drop.
 func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) (some bool, err error) {
 	if !c.l2.HasTier() {
 		err = c.announcePuts(ctx, op, ws)
@@ -300,13 +299,13 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	if len(puts) == 0 {
 		return true, nil
 	}
-	ctx, cancel := c.l2.Bound(ctx)
+	within, cancel := c.l2.Bound(ctx)
 	defer cancel()
 	store := c.l2.PutWritten
 	if op == "add" { // there was no drop
 		store = c.l2.PutClaimed
 	}
-	refused, err := store(ctx, puts)
+	refused, err := store(within, puts)
 	var partly remote.KeyErrors
 	if errors.As(err, &partly) {
 		for j, failed := range partly {
@@ -319,15 +318,13 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 		ws[at[i]].keep, ws[at[i]].late = false, true
 		c.refusedRemote(ctx, ws[at[i]].key)
 	}
+	failed := c.announcePuts(within, op, ws) // before hooks, which take their time
 	for j, i := range at {
-		if w := &ws[i]; !w.late && !w.absent && remote.ErrorOf(err, j) == nil {
+		if w := &ws[i]; !w.late && !w.absent && (partly == nil || partly[j] == nil) {
 			c.stored(ctx, w.key, w.value, "L2")
 		}
 	}
-	if failed := c.announcePuts(ctx, op, ws); failed != nil {
-		return false, failed
-	}
-	return true, remoteError(op, err)
+	return failed == nil, cmp.Or(failed, remoteError(op, err))
 }
 
 // announcePuts tells other instances that ws are stored: values that they have

@@ -152,7 +152,7 @@ type Stats struct {
 	// Mutations counts entries that callers have changed, as far as
 	// Memory.DetectMutation has found them.
 	Mutations uint64
-	// CallbackPanics counts panics of hooks and weighers.
+	// CallbackPanics counts panics of hooks, weighers and other functions of the Options, apart from Loaders.
 	CallbackPanics uint64
 	// CallbacksLate counts calls of hooks, of the Tracer and of the Logger for which the
 	// cache did not wait until they returned. CallbacksDropped counts events, spans and

@@ -26,7 +26,7 @@ const (
 	SpanRefresh = "refresh"
 	// SpanLoad is a run of a Loader, within the span of the read or refresh that leads it.
 	SpanLoad = "load"
-	// SpanSet is a call of Set, SetMany, SetNotFound or Update, with an L2 or a Bus.
+	// SpanSet is a call of Set, SetMany, SetNotFound or Update with an L2 or a Bus, or of Add or Take with an L2.
 	SpanSet = "set"
 	// SpanInvalidate is a call of Invalidate, Expire and the like.
 	SpanInvalidate = "invalidate"

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"errors"
 
 	check "github.com/strata-cache/strata/internal/cache"
 	"github.com/strata-cache/strata/remote"
@@ -60,8 +61,9 @@ func (u *update[K, V]) run(ctx context.Context, key K, write func(ctx context.Co
 	// and end the write in L1.
 	defer func() { c.finish(ctx, &u.write, u.stored) }()
 	defer func() {
-		if e := u.undo(ctx); err == nil {
-			err = e
+		var done *RemoteError
+		if e := u.undo(ctx); err == nil || e != nil && errors.As(err, &done) && done.Dropped {
+			err = e // the drop has failed, after all
 		}
 	}()
 	unconfirmed := u.begin(ctx)

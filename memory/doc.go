@@ -50,7 +50,7 @@
 //	            evicted, and the key remembered
 //
 // A remembered key that comes back sooner than the oldest of main was read goes to main
-// at once. Such keys also set the size of the small queue, between 1 and 90 percent. So
+// at once. Such keys also set the size of the small queue, between 1 and 99 percent. So
 // a scan passes through the small queue, and a loop over more keys than fit still has
 // some hits. A hit costs the policy at most one write to a counter in the entry.
 // Expired entries are evicted before others.

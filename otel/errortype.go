@@ -10,7 +10,7 @@ import (
 )
 
 // wrappers are the types of errors that only add words to others.
-var wrappers = map[string]bool{"*fmt.wrapError": true, "*strata.loadError": true, "*strata.RemoteError": true} // read-only
+var wrappers = map[string]bool{"*fmt.wrapError": true, "*origin.LoadError": true, "*strata.RemoteError": true} // read-only
 
 // typeOf returns the value of error.type for err: a word for errors of package strata and of
 // contexts, the word of a method ErrorType in the chain, or the Go type of the error. It never

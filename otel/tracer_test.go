@@ -224,6 +224,24 @@ func TestErrorsOfCallersAreTheOnlyOnesAndHaveNoText(t *testing.T) {
 	})
 }
 
+func TestErrorOfABatchHasTheTypeOfItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record()
+		c := cache(t, strataotel.NewTracer(r), stratatest.NewTier())
+		synctest.Wait() // the bus is connected
+		fails := func(context.Context, []string) (map[string]int, error) { return nil, secret{} }
+		if _, err := c.GetMany(t.Context(), []string{"a", "b"}, fails); err == nil {
+			t.Error("no error")
+		}
+		synctest.Wait()
+		for _, text := range r.texts() {
+			if !strings.Contains(text, "error.type=strataotel_test.secret") {
+				t.Errorf("got %s", text)
+			}
+		}
+	})
+}
+
 func TestTextsOfErrorsAreInSpansOnRequest(t *testing.T) {
 	r := record()
 	c := cache(t, strataotel.NewTracer(r, strataotel.WithErrorText(func(error) string { return "a text" })), stratatest.NewTier())

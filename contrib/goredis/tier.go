@@ -34,7 +34,7 @@ import (
 
 // Tier keeps a cache's entries in Redis. It is a [remote.Tier], shared by any
 // number of caches: each binds its own part by its name. It has all abilities that
-// package remote describes; the doc of the Tier of strata's package redis lists the
+// package remote describes, but is no [remote.Fleet]; the doc of the Tier of strata's package redis lists the
 // cost of each method. Make it with [NewTier].
 //
 // An error reply of the server is a [redis.Error] in the chain of the returned error.

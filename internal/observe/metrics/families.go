@@ -46,7 +46,7 @@ func reads() []Family {
 			count(func(r *Reading) uint64 { return r.Throttled }, "throttled"),
 			count(func(r *Reading) uint64 { return r.Loads.Total() }, "loaded"),
 		},
-	}, single(Counter, "strata_warmed_keys_total", "{key}", "Keys that Warm looked up in L2.", hasL2,
+	}, single(Counter, "strata_warmed_keys_total", "{key}", "Keys that Warm looked up in L2, or loaded.", nil,
 		func(r *Reading) int64 { return int64(r.Warmed) })}
 }
 
@@ -99,7 +99,7 @@ func loads() []Family {
 			func(r *Reading) int64 { return int64(r.Saved) }),
 		single(Counter, "strata_flights_over_budget_total", "{flight}", "Flights that did not load because too many keys had failed. They are a part of the throttled ones.", nil,
 			func(r *Reading) int64 { return int64(r.BudgetSpent) }),
-		single(Counter, "strata_overloaded_total", "{caller}", "Callers that were turned away because Limits.MaxWaiters waited for the same key.", nil,
+		single(Counter, "strata_overloaded_total", "{caller}", "Callers that were turned away because Limits.MaxWaiters callers waited for loads.", nil,
 			func(r *Reading) int64 { return int64(r.Overloaded) }),
 		{
 			Name: "strata_lease_waits_total", Unit: "{flight}", Has: hasL2, Labels: []string{"result"},
@@ -250,7 +250,7 @@ func mishaps() []Family {
 			func(r *Reading) int64 { return oneIf(r.Off) }),
 		single(Counter, "strata_tune_refused_total", "{call}", "Calls of Tune with an invalid value, which changed nothing.", nil,
 			func(r *Reading) int64 { return int64(r.TuneRefused) }),
-		single(Counter, "strata_callback_panics_total", "{panic}", "Panics of hooks and weighers.", nil,
+		single(Counter, "strata_callback_panics_total", "{panic}", "Panics of hooks, weighers and other functions of the Options, apart from Loaders.", nil,
 			func(r *Reading) int64 { return int64(r.CallbackPanics) }),
 		single(Counter, "strata_callbacks_dropped_total", "{event}", "Events, spans and lines of the log that were left out because too many calls of callbacks had not returned.", nil,
 			func(r *Reading) int64 { return int64(r.CallbacksDropped) }),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -533,5 +534,65 @@ func TestTakeTakesNothingFromAKeyOnHold(t *testing.T) {
 		time.Sleep(time.Minute)
 		lab.Must(t, c.Set(t.Context(), "k", 2))
 		takes(t, c, 2, true)
+	})
+}
+
+// TestClaimThatFailsGivesItsLeaseBack: the question about tags fails after the lease was granted, or L2 refuses the put.
+func TestClaimThatFailsGivesItsLeaseBack(t *testing.T) {
+	for _, op := range []string{"Tags", "Put"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := lab.NewTagged(t)
+			down := true
+			fails := func(o *strata.Options[string, int64]) {
+				o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(called, _ string) (time.Duration, error) {
+					if called == op && down {
+						down = false
+						return 0, remote.ErrValueTooLarge
+					}
+					return 0, nil
+				})
+			}
+			a, b := lab.Instance(t, s, fails), lab.Instance[string, int64](t, s)
+			down = false
+			lab.Must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
+			time.Sleep(2 * time.Minute) // in the bubble: it is stale
+			down = true
+			begun := time.Now()
+			_, _ = a.Add(t.Context(), "k", 2)
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("%s fails: Add takes %v", op, took)
+			}
+			begun = time.Now()
+			lab.MustGet(t, b, "k", lab.PlainLoad)
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("%s has failed: a load by another instance takes %v", op, took)
+			}
+		})
+	}
+}
+
+// TestTakeOfNothingCopiesNothing, and a Take that L2 has refused has dropped nothing.
+func TestTakeOfNothingCopiesNothing(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, _ []*strata.Cache[string, int64]) {
+		s := lab.NewShared()
+		var down atomic.Bool
+		c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = lab.Failing(s.Tier, "Put", &down)
+			o.Memory.Clone = func(v int64) int64 {
+				if v == 0 {
+					t.Error("a value that is not there is copied")
+				}
+				return v
+			}
+		})
+		if _, ok, err := c.Take(t.Context(), "none"); ok || err != nil {
+			t.Error(ok, err)
+		}
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		down.Store(true)
+		var re *strata.RemoteError
+		if _, ok, err := c.Take(t.Context(), "k"); ok || !errors.As(err, &re) || re.Dropped {
+			t.Errorf("%v, %+v", ok, err)
+		}
 	})
 }

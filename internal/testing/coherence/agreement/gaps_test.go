@@ -214,6 +214,28 @@ func TestReadInfoNamesTheTierOfAValue(t *testing.T) {
 	})
 }
 
+// TestValueThatAFailedLoadLeavesIsDegradedToo: the read has found nothing in L2, and its load fails.
+func TestValueThatAFailedLoadLeavesIsDegradedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		ear := s.Bus.Connect()
+		a := lab.Instance[string, int64](t, s)
+		b := lab.Instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+		lab.Must(t, b.Set(t.Context(), "k", 1))
+		time.Sleep(61 * time.Second)
+		ear.Cut()
+		synctest.Wait()
+		lab.Must(t, a.Invalidate(t.Context(), "k"))
+		for n := range uint64(2) {
+			var info strata.Info
+			v, err := b.GetOrLoad(t.Context(), "k", lab.DownLoad, strata.ReadInfo(&info))
+			if v != 1 || err != nil || !info.Degraded || b.Stats().Degraded != n+1 {
+				t.Errorf("%d, %v, %+v, %d counted", v, err, info, b.Stats().Degraded)
+			}
+		}
+	})
+}
+
 // TestAvailableMarksEntriesThatMayHaveBeenDropped reads on while the bus is cut, and
 // while L2 is down after the bus is back, so that it cannot confirm.
 func TestAvailableMarksEntriesThatMayHaveBeenDropped(t *testing.T) {

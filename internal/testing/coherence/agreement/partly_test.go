@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // partial is a tier over several servers that are not told apart. One of them is dead: it has
@@ -127,5 +129,64 @@ func TestDeadServerOfACacheThatCannotTellItApartCostsItsOwnKeysOnly(t *testing.T
 			t.Errorf("SetMany: %v", err)
 		}
 		got(10)
+	})
+}
+
+// TestPutsOfNothingThatSomeServersConfirmAreAnnounced: another instance has the values, and no drop before has told it.
+func TestPutsOfNothingThatSomeServersConfirmAreAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tier, bus := stratatest.NewTier(), stratatest.NewBus()
+		var fails atomic.Bool
+		first := stratatest.FaultyTier(partial{tier}, func(op, _ string) (time.Duration, error) {
+			if op == "Put" && fails.CompareAndSwap(true, false) {
+				return time.Hour, nil
+			}
+			return 0, nil
+		})
+		instance := func(on remote.Tier) *strata.Cache[string, int64] {
+			return lab.NewCache(t, func(o *strata.Options[string, int64]) {
+				o.TTL, o.Remote.Tier, o.Remote.Bus = time.Hour, on, bus.Connect()
+			})
+		}
+		a, b := instance(first), instance(tier)
+		synctest.Wait()
+		keys := map[string]int64{"a": 1, "1dead": 1}
+		lab.Must(t, b.SetMany(t.Context(), keys))
+		synctest.Wait()
+		fails.Store(true)
+		keys["a"], keys["1dead"] = 2, 2
+		if err := a.SetMany(t.Context(), keys); err == nil {
+			t.Error("no error")
+		}
+		time.Sleep(10 * time.Second) // in the bubble
+		if v, ok := b.Get(t.Context(), "a"); ok && v == 1 {
+			t.Error("the other instance has the older value still")
+		}
+	})
+}
+
+// TestHooksOfStoredValuesHoldNothingUp: they take longer than an operation on L2 may, and are told all that was stored.
+func TestHooksOfStoredValuesHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tier, bus := stratatest.NewTier(), stratatest.NewBus()
+		told := map[string]int{}
+		c := lab.NewCache(t, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier, o.Remote.Bus = partial{tier}, bus
+			o.Hooks = &strata.Hooks{Store: func(e strata.Event) {
+				if e.Tier == "L2" {
+					told[fmt.Sprint(e.Key)]++
+				}
+				time.Sleep(30 * time.Millisecond)
+			}}
+		})
+		synctest.Wait()
+		keys := map[string]int64{}
+		for i := range 10 {
+			keys[fmt.Sprint("k", i)] = 1
+		}
+		lab.Must(t, c.SetMany(t.Context(), keys))
+		if n := c.Len(); n != 10 || len(told) != 10 {
+			t.Errorf("%d entries, %d told", n, len(told))
+		}
 	})
 }

@@ -133,6 +133,24 @@ func TestSlowAnswerOfL2GivesNoLongerLife(t *testing.T) {
 	}
 }
 
+// TestSlowAnswerWithAFreshValueDropsNothing: the value has ended when the answer comes.
+func TestSlowAnswerWithAFreshValueDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		w := lab.NewWire(s)
+		none := func(o *strata.Options[string, int64]) { o.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1} }
+		a, b := lab.Instance(t, s, none), lab.Instance(t, s, w.Use, none)
+		lab.Must(t, a.Set(t.Context(), "k", 1))
+		time.Sleep(time.Minute - 50*time.Millisecond)
+		before, _ := s.Tier.Changes(t.Context())
+		w.Slows("Acquire", 0, 90*time.Millisecond)
+		_, _ = b.Add(t.Context(), "k", 2) // asks for the lease first
+		if after, _ := s.Tier.Changes(t.Context()); before != after {
+			t.Errorf("the state of the drops goes from %q to %q", before, after)
+		}
+	})
+}
+
 func TestWithoutABusL1IsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lab.NewShared()

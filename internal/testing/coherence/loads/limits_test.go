@@ -300,6 +300,7 @@ func TestRefreshThatACallerWaitsForGoesBeforeLaterLoads(t *testing.T) {
 			}
 			all.Wait()
 			time.Sleep(3 * time.Second) // in the bubble
+			synctest.Wait()
 			if fmt.Sprint(order) != want {
 				t.Errorf("the caller of the refreshed key stays: %v; order %v, want %s", stays, order, want)
 			}
@@ -543,5 +544,27 @@ func TestBatchOfSkipReadsIsOneWaiter(t *testing.T) {
 		if st := c.Stats(); st.Overloaded != 4 || st.TurnedAway != 4 {
 			t.Errorf("%d keys overloaded, %d turned away; want 4", st.Overloaded, st.TurnedAway)
 		}
+	})
+}
+
+// TestSoftTimeoutHoldsForAllPartsOfABatchTogether: a GetMany asks for 500 keys at a time.
+func TestSoftTimeoutHoldsForAllPartsOfABatchTogether(t *testing.T) {
+	both(t, limits(strata.Limits{SoftTimeout: 100 * time.Millisecond}), func(t *testing.T, c *strata.Cache[string, int64]) {
+		keys := lab.ManyKeys(1200)
+		values := map[string]int64{}
+		for _, key := range keys {
+			values[key] = 1
+		}
+		lab.Must(t, c.SetMany(t.Context(), values))
+		time.Sleep(2 * time.Minute)
+		begun := time.Now()
+		found, err := c.GetMany(t.Context(), keys, func(_ context.Context, keys []string) (map[string]int64, error) {
+			time.Sleep(time.Second)
+			return nil, lab.ErrDown
+		})
+		if took := time.Since(begun); took != 100*time.Millisecond || len(found) != 1200 || err != nil {
+			t.Errorf("%d of 1200 after %v, %v", len(found), took, err)
+		}
+		time.Sleep(time.Minute)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // ownWindows are the windows of the values in this file. The caches have longer ones.
@@ -451,6 +452,37 @@ func TestWindowsOfALoadThatTimesOutCountInL2(t *testing.T) {
 			if v, err := c.GetOrLoad(t.Context(), "k", lab.DownLoad, strata.NoMemory()); err == nil {
 				t.Errorf("%s instance serves %d on error", name, v)
 			}
+		}
+	})
+}
+
+// TestTierThatPanicsAtHardTimeoutHarmsNoOther: the process goes on, and the caller gets its error.
+func TestTierThatPanicsAtHardTimeoutHarmsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		var panics atomic.Bool
+		c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Limits.HardTimeout = time.Second
+			o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(op, _ string) (time.Duration, error) {
+				if op == "Put" && panics.Load() {
+					panic("a tier of its own")
+				}
+				return 0, nil
+			})
+		})
+		lab.Must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(2 * time.Minute)
+		panics.Store(true)
+		if _, err := c.GetOrLoad(t.Context(), "k", func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetStale(strata.Stale{WhileRevalidate: -1, OnError: -1})
+			time.Sleep(2 * time.Second)
+			return 0, lab.ErrDown
+		}); err == nil {
+			t.Error("no error")
+		}
+		time.Sleep(time.Minute)
+		if n := c.Stats().CallbackPanics; n == 0 {
+			t.Error("the panic is not counted")
 		}
 	})
 }
