@@ -345,9 +345,9 @@ func download(t *testing.T, s *fakes.Redis, c *redis.Client) *redis.Stream {
 // TestStuckConnectionIsWaitedForIfNoOtherCanBeHad: all others are in use, or the server takes no more.
 func TestStuckConnectionIsWaitedForIfNoOtherCanBeHad(t *testing.T) {
 	for _, c := range []struct {
-		most           int
+		most, readers  int
 		refuses, loads bool
-	}{{2, false, true}, {2, true, false}, {16, true, true}} {
+	}{{2, 3, false, true}, {2, 1, false, true}, {2, 3, true, false}, {16, 3, true, true}} {
 		refuses, late := c.refuses, 301*time.Millisecond
 		if c.refuses && c.loads {
 			late = 601 * time.Millisecond // the connection in use gives hope of another one
@@ -367,7 +367,7 @@ func TestStuckConnectionIsWaitedForIfNoOtherCanBeHad(t *testing.T) {
 			stallsOnce(s, 300*time.Millisecond)
 			begun := time.Now()
 			var all sync.WaitGroup
-			for range 3 {
+			for range c.readers {
 				all.Go(func() {
 					if v, err := get(t.Context(), client, "k"); v != "v" || err != nil || time.Since(begun) > late {
 						t.Errorf("%+v: %q, %v after %v", c, v, err, time.Since(begun))

@@ -356,6 +356,7 @@ func TestSeedsLeadToOtherServersWhenAllKnownOnesAreSilent(t *testing.T) {
 			for _, name := range old {
 				w.slow[name+":1"] = time.Hour
 			}
+			w.slow["seed:1"] = time.Millisecond
 			w.topology = topology(t, "new")
 		})
 		for range 2 {

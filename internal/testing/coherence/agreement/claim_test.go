@@ -539,7 +539,7 @@ func TestTakeTakesNothingFromAKeyOnHold(t *testing.T) {
 
 // TestClaimThatFailsGivesItsLeaseBack: the question about tags fails after the lease was granted, or L2 refuses the put.
 func TestClaimThatFailsGivesItsLeaseBack(t *testing.T) {
-	for _, op := range []string{"Tags", "Put"} {
+	for op, err := range map[string]error{"Tags": errors.New("down"), "Put": remote.ErrValueTooLarge} {
 		synctest.Test(t, func(t *testing.T) {
 			s := lab.NewTagged(t)
 			down := true
@@ -547,7 +547,7 @@ func TestClaimThatFailsGivesItsLeaseBack(t *testing.T) {
 				o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(called, _ string) (time.Duration, error) {
 					if called == op && down {
 						down = false
-						return 0, remote.ErrValueTooLarge
+						return 0, err
 					}
 					return 0, nil
 				})
@@ -577,7 +577,12 @@ func TestTakeOfNothingCopiesNothing(t *testing.T) {
 		s := lab.NewShared()
 		var down atomic.Bool
 		c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = lab.Failing(s.Tier, "Put", &down)
+			o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(op, _ string) (time.Duration, error) {
+				if op == "Put" && down.Load() {
+					return 0, remote.ErrValueTooLarge
+				}
+				return 0, nil
+			})
 			o.Memory.Clone = func(v int64) int64 {
 				if v == 0 {
 					t.Error("a value that is not there is copied")

@@ -136,6 +136,7 @@ func TestDeadServerOfACacheThatCannotTellItApartCostsItsOwnKeysOnly(t *testing.T
 func TestPutsOfNothingThatSomeServersConfirmAreAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tier, bus := stratatest.NewTier(), stratatest.NewBus()
+		tier.Announce(nil)
 		var fails atomic.Bool
 		first := stratatest.FaultyTier(partial{tier}, func(op, _ string) (time.Duration, error) {
 			if op == "Put" && fails.CompareAndSwap(true, false) {
