@@ -132,13 +132,23 @@ func TestDeadServerOfACacheThatCannotTellItApartCostsItsOwnKeysOnly(t *testing.T
 	})
 }
 
+// putsPartly is partial for puts alone.
+type putsPartly struct{ remote.Tier }
+
+func (p putsPartly) Unwrap() remote.Tier                { return p.Tier }
+func (p putsPartly) Wrap(inner remote.Tier) remote.Tier { return putsPartly{inner} }
+
+func (p putsPartly) Put(ctx context.Context, puts []remote.Put) ([]int, error) {
+	return partial(p).Put(ctx, puts)
+}
+
 // TestPutsOfNothingThatSomeServersConfirmAreAnnounced: another instance has the values, and no drop before has told it.
 func TestPutsOfNothingThatSomeServersConfirmAreAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tier, bus := stratatest.NewTier(), stratatest.NewBus()
 		tier.Announce(nil)
 		var fails atomic.Bool
-		first := stratatest.FaultyTier(partial{tier}, func(op, _ string) (time.Duration, error) {
+		first := stratatest.FaultyTier(putsPartly{tier}, func(op, _ string) (time.Duration, error) {
 			if op == "Put" && fails.CompareAndSwap(true, false) {
 				return time.Hour, nil
 			}
