@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,50 +128,6 @@ func TestDeadServerOfACacheThatCannotTellItApartCostsItsOwnKeysOnly(t *testing.T
 			t.Errorf("SetMany: %v", err)
 		}
 		got(10)
-	})
-}
-
-// putsPartly is partial for puts alone.
-type putsPartly struct{ remote.Tier }
-
-func (p putsPartly) Unwrap() remote.Tier                { return p.Tier }
-func (p putsPartly) Wrap(inner remote.Tier) remote.Tier { return putsPartly{inner} }
-
-func (p putsPartly) Put(ctx context.Context, puts []remote.Put) ([]int, error) {
-	return partial(p).Put(ctx, puts)
-}
-
-// TestPutsOfNothingThatSomeServersConfirmAreAnnounced: another instance has the values, and no drop before has told it.
-func TestPutsOfNothingThatSomeServersConfirmAreAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tier, bus := stratatest.NewTier(), stratatest.NewBus()
-		tier.Announce(nil)
-		var fails atomic.Bool
-		first := stratatest.FaultyTier(putsPartly{tier}, func(op, _ string) (time.Duration, error) {
-			if op == "Put" && fails.CompareAndSwap(true, false) {
-				return time.Hour, nil
-			}
-			return 0, nil
-		})
-		instance := func(on remote.Tier) *strata.Cache[string, int64] {
-			return lab.NewCache(t, func(o *strata.Options[string, int64]) {
-				o.TTL, o.Remote.Tier, o.Remote.Bus = time.Hour, on, bus.Connect()
-			})
-		}
-		a, b := instance(first), instance(tier)
-		synctest.Wait()
-		keys := map[string]int64{"a": 1, "1dead": 1}
-		lab.Must(t, b.SetMany(t.Context(), keys))
-		synctest.Wait()
-		fails.Store(true)
-		keys["a"], keys["1dead"] = 2, 2
-		if err := a.SetMany(t.Context(), keys); err == nil {
-			t.Error("no error")
-		}
-		time.Sleep(10 * time.Second) // in the bubble
-		if v, ok := b.Get(t.Context(), "a"); ok && v == 1 {
-			t.Error("the other instance has the older value still")
-		}
 	})
 }
 
