@@ -21,7 +21,7 @@ func (c *Cache[K, V]) startLink() {
 	c.asker.Explain, c.asker.Usable = c.explainHere, func(name string) bool { return !c.tooLong(len(name)) }
 	c.startCore(ledger.Options{
 		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.heardAll,
-		Hits: func() uint64 { // those of stale values, too
+		Hits: func() uint64 { // hits of stale values included
 			return c.counts.lookups.Read(c.near.Values.Stats).Hits + c.counts.remembered.Load()
 		},
 		Seen: c.asker.Seen, Joined: c.asker.Announce,

@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// layered is a connection above another one, as that of TLS.
+// layered wraps another connection and names it, as a TLS connection does.
 type layered struct{ net.Conn }
 
 func (l layered) NetConn() net.Conn { return l.Conn }

@@ -22,13 +22,13 @@
 //
 // A program can start in spite of an error of Load, WarmKeys, Read or Pull: the entries
 // before it are in use, and the others are loaded by their first readers. Sections of caches
-// with another type of values or another codec, or of another service, are passed over, and the [Report] says so. The Report also counts the entries of a cache that
-// its snapshot lacks.
+// with another type of values or another codec, or of another service, are passed over, and
+// the [Report] says so. The Report also counts the entries of a cache that its snapshot lacks.
 //
 // Cache names match the caches of two processes: Options.Name must be set and the same.
-// Keys need names: those of strings, integers and types with MarshalText and UnmarshalText are
-// known, others need Remote.Key and Remote.ParseKey. Values need a
-// Remote.Codec or the default one.
+// Every key needs a name. Strings, integers and types with MarshalText and UnmarshalText have
+// one; other key types need Remote.Key and Remote.ParseKey. Values need a Remote.Codec or the
+// default one.
 //
 // A snapshot of values holds the data of the cache. Keep its file, and the handler's URL,
 // as safe as the origin. Its checksums find damage, not forgery: load snapshots only from

@@ -106,8 +106,8 @@ type opening struct {
 	done    chan struct{}
 	err     error // set before done is closed
 	waiting int   // callers; guarded by Mux.mu
-	// needless is closed when the connection beside which this one was to be answers again; ended says so. Mux.mu guards
-	// ended.
+	// needless is closed when the stalled connection answers again before this connection replaces it. ended is true
+	// from then on; Mux.mu guards ended.
 	needless chan struct{}
 	ended    bool
 }
