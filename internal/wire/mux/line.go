@@ -412,7 +412,6 @@ func (ln *line[C]) finish(e *ending) {
 	if e == nil {
 		return
 	}
-	ln.m.forget(ln)
 	switch now := time.Now(); e.kind {
 	case drained:
 		ln.m.pool.Put(ln.cn, e.clean, now)
@@ -422,6 +421,7 @@ func (ln *line[C]) finish(e *ending) {
 		lost := ln.settleFailed(e)
 		ln.m.pool.Put(ln.cn, lost, now) // the pool closes a lost connection, too
 	}
+	ln.m.forget(ln)
 }
 
 // settleFailed fails the calls of a broken line, and reports whether the

@@ -94,7 +94,7 @@ type Mux[C Line] struct {
 
 	mu      sync.Mutex // guards below; never held over I/O
 	opening *opening
-	lines   map[*line[C]]struct{} // all but the closed ones
+	lines   map[*line[C]]struct{} // all whose connections are not given back
 	closed  bool
 }
 
@@ -274,7 +274,7 @@ func (m *Mux[C]) Renew() {
 // replace detaches ln, so that the next call opens another line.
 func (m *Mux[C]) replace(ln *line[C]) { m.current.CompareAndSwap(ln, nil) }
 
-// forget is called when ln has ended.
+// forget is called when ln has ended, and its connection is given back.
 func (m *Mux[C]) forget(ln *line[C]) {
 	m.replace(ln)
 	m.mu.Lock()
@@ -287,7 +287,15 @@ func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
 
 // hasBypass reports whether calls can go over another connection now.
 func (m *Mux[C]) hasBypass() bool {
-	return m.spare || m.bypass == nil || m.bypass.current.Load() != nil || m.pool.Room()
+	// Asked twice: in between, a call may open the connection of the bypass in the room that was left.
+	return m.spare || m.bypass == nil || m.bypass.connected() || m.pool.Room() || m.bypass.connected()
+}
+
+// connected reports whether m has a connection, or opens one. A line counts until the pool has room for the next one.
+func (m *Mux[C]) connected() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opening != nil || len(m.lines) > 0
 }
 
 // Stuck reports whether the next reply has not come for a quarter of the timeout.
@@ -331,7 +339,7 @@ func (m *Mux[C]) Reroute(now time.Time) {
 	}
 }
 
-// openLines returns all lines but the closed ones.
+// openLines returns the lines whose connections are not given back.
 func (m *Mux[C]) openLines() []*line[C] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
