@@ -253,7 +253,12 @@ func (s slowItems) trip(ctx context.Context, _ int, c *lab.ModelCall, arrive fun
 	if s.t.s.faulty.Load() && !c.Clock {
 		if err := pause(ctx, 1+s.t.dice.delay()/8); err != nil {
 			if s.t.dice.chance(500) {
-				s.t.late(ctx, arrive)
+				s.t.late(ctx, func(ctx context.Context) error {
+					if len(c.Adds) > 0 { // a drop of everything, later than its call has excused
+						s.t.droppedItem("", s.t.s.rec.Now())
+					}
+					return arrive(ctx)
+				})
 			}
 			return err
 		}
