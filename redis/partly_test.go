@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -155,6 +156,41 @@ func TestCommandsAboutOneKeyStayInOrderBesideAPause(t *testing.T) {
 			t.Errorf("%v, %v", replies, err)
 		}
 		if fmt.Sprint(order) != "[first second]" {
+			t.Errorf("carried out: %v", order)
+		}
+	})
+}
+
+// TestCommandsAboutOneKeyStayInOrderWhenTheirSlotHasMovedInBetween: the server names the next one to the first command for
+// this key only, and to the second one for the whole slot.
+func TestCommandsAboutOneKeyStayInOrderWhenTheirSlotHasMovedInBetween(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
+		keys := keysOf(k)
+		mustSet(t, c, keys[0], "v")
+		var mu sync.Mutex
+		var order []string
+		k.Servers[0].Handle("DEL", func(ss *fakes.RedisSession, _ [][]byte) {
+			ss.Error(fmt.Sprint("ASK ", slots.Of(keys[0]), " ", k.Addr(2)))
+			k.Change(map[int]int{slots.Of(keys[0]): 2})
+		})
+		for _, name := range []string{"DEL", "APPEND"} {
+			k.Servers[2].Handle(name, func(ss *fakes.RedisSession, _ [][]byte) {
+				if name == "DEL" {
+					time.Sleep(10 * time.Millisecond) // in the bubble
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, name)
+				ss.Bulk("1")
+			})
+		}
+		p := c.Pipeline()
+		p.Add("DEL", keys[0])
+		p.Add("APPEND", keys[0], "x")
+		if replies, err := p.Do(kit.Within(t, time.Second)); err != nil || replies[0].Err() != nil || replies[1].Err() != nil {
+			t.Errorf("%v, %v", replies, err)
+		}
+		if fmt.Sprint(order) != "[DEL APPEND]" {
 			t.Errorf("carried out: %v", order)
 		}
 	})

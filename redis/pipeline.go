@@ -20,7 +20,7 @@ import (
 //
 // In a cluster each command goes to the node that serves its first key, all
 // nodes at once. Commands about one key are carried out in order, unless its
-// slot moves meanwhile; commands about keys in several slots are not split, but
+// slot moves to and fro meanwhile; commands about keys in several slots are not split, but
 // refused by the server.
 type Pipeline struct {
 	c     *Client

@@ -257,6 +257,7 @@ func asSent(err error) error {
 // replies.
 func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, due bool) {
 	waiting := map[int]bool{} // slots of commands that wait: later commands about them wait, too, and stay in order
+	way := map[int]route{}    // to where commands of a slot go on: later commands about it go there, too
 	for _, c := range sent {
 		if c.err == nil {
 			c.err = replies[c.at].err
@@ -278,6 +279,11 @@ func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*
 			}
 			continue
 		case v == elsewhere && !waiting[c.slot]:
+			// While a slot moves, its next server may be named for a key or for the slot: one way for both.
+			if first, ok := way[c.slot]; ok && c.slot >= 0 {
+				next = first
+			}
+			way[c.slot] = next
 			c.to, c.err = next, nil
 			if untold {
 				c.told = c.text()

@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,11 @@ func TestSlotMovesUnderLoadAndNoCallFails(t *testing.T) {
 				p.Add("DEL", key)
 				p.Add("SET", key, value)
 				p.Add("INCR", fmt.Sprint(name, "count", w))
-				_, err = p.Do(ctx)
+				replies, failed := p.Do(ctx)
+				for _, r := range replies {
+					failed = cmp.Or(failed, r.Err())
+				}
+				err = failed
 			}
 			if err != nil {
 				t.Errorf("write: %v", err)
