@@ -43,6 +43,7 @@ func newCluster(o *Options, steps *resp.Steps) *cluster {
 	k.fleet = slots.NewFleet(slots.Config[*node]{
 		Seeds:    append([]string{o.Addr}, o.Addrs...),
 		Ask:      k.topology,
+		Telling:  telling,
 		Open:     k.open,
 		Close:    k.shut,
 		Changed:  (*node).changed,

@@ -158,8 +158,7 @@ func (k *cluster) judge(r route, repeatable bool, err error) (next route, v verd
 		// A failed connection is often the first sign of a failover.
 		k.fleet.Refresh("")
 		switch {
-		case errors.Is(err, ErrProtocol):
-		case errors.As(err, &refused) && !temporary(refused): // a refused greeting or topology stays refused
+		case lasting(err):
 		case SafeToRetry(err), repeatable && faults.Lost(err), errors.Is(err, ErrClosed) && (repeatable || !broken.Sent) && !k.closed():
 			return r, later
 		}
@@ -208,16 +207,6 @@ func (k *cluster) redirect(r route, refused *Error) (next route, v verdict) {
 	}
 	n.changed() // it has got the slot lately
 	return route{n: n, asking: to.Ask}, elsewhere
-}
-
-// temporary reports whether a server has refused because of a state in which a
-// cluster is for a while: after a failover another server may serve the slot.
-func temporary(refused *Error) bool {
-	switch refused.Code {
-	case "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "TRYAGAIN":
-		return true
-	}
-	return false
 }
 
 // pause waits before a call is repeated for the n-th time, or until the topology

@@ -122,6 +122,23 @@ func SafeToRetry(err error) bool {
 	return false
 }
 
+// temporary reports whether a server has refused because of a state in which a
+// cluster is for a while: after a failover another server may serve the slot.
+func temporary(refused *Error) bool {
+	switch refused.Code {
+	case "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "TRYAGAIN":
+		return true
+	}
+	return false
+}
+
+// lasting reports whether a server has answered in a way that a repetition does not
+// mend: it breaks the protocol, or refuses a greeting or a question for good.
+func lasting(err error) bool {
+	var refused *Error
+	return errors.Is(err, ErrProtocol) || errors.As(err, &refused) && !temporary(refused)
+}
+
 // Reply is the answer to one command: a value or an error. It belongs to the
 // caller. The zero Reply is null.
 type Reply struct {

@@ -61,10 +61,19 @@ func (r *round) most(n int, addr string) bool {
 	return addr != "" && votes > n/2
 }
 
-// telling returns the more telling of the errors of two sentinels: a useless answer
-// says more than none.
+// telling returns the more telling of the errors of two servers that were asked the
+// same: a useless answer says more than none, whichever server was asked first. a may be nil.
 func telling(a, b error) error {
-	if a == nil || errors.Is(b, ErrNoPrimary) || !errors.Is(a, ErrNoPrimary) && errors.Is(b, ErrProtocol) {
+	says := func(err error) int {
+		switch {
+		case errors.Is(err, ErrNoPrimary):
+			return 2
+		case lasting(err):
+			return 1
+		}
+		return 0
+	}
+	if a == nil || says(b) > says(a) {
 		return b
 	}
 	return a

@@ -49,6 +49,9 @@ type Config[N comparable] struct {
 	Seeds []string
 	// Ask asks a server for the topology. It returns when ctx ends.
 	Ask func(ctx context.Context, addr string) (*Map, error)
+	// Telling returns the more telling of the errors of two questions, of which
+	// the first may be nil.
+	Telling func(a, b error) error
 	// Open returns a node, and opens no connection yet. A server has a separate
 	// node for replica reads.
 	Open func(addr string, replica bool) N

@@ -18,6 +18,7 @@ import (
 var (
 	errClosed = errors.New("closed")
 	errDown   = errors.New("down")
+	errBad    = errors.New("bad answer")
 	errCrowd  = errors.New("crowd")
 )
 
@@ -32,6 +33,7 @@ type world struct {
 	mu       sync.Mutex
 	topology *slots.Map
 	down     map[string]bool          // refuse at once
+	bad      map[string]bool          // give an answer that is none
 	slow     map[string]time.Duration // answer late
 	asked    []string
 	at       []time.Duration // since began
@@ -71,7 +73,7 @@ func (w *world) ask(ctx context.Context, addr string) (*slots.Map, error) {
 	w.mu.Lock()
 	w.asked = append(w.asked, addr)
 	w.at = append(w.at, time.Since(w.began))
-	slow, down := w.slow[addr], w.down[addr]
+	slow, down, bad := w.slow[addr], w.down[addr], w.bad[addr]
 	w.mu.Unlock()
 	if slow > 0 {
 		select {
@@ -82,10 +84,21 @@ func (w *world) ask(ctx context.Context, addr string) (*slots.Map, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if down {
+	switch {
+	case down:
 		return nil, errDown
+	case bad:
+		return nil, errBad
 	}
 	return w.topology, nil
+}
+
+// telling takes a bad answer for more telling than none.
+func telling(a, b error) error {
+	if a == nil || b == errBad {
+		return b
+	}
+	return a
 }
 
 // questions returns the servers asked so far, and the times.
@@ -112,9 +125,9 @@ func (w *world) change(f func()) {
 func run(t *testing.T, seeds, text string, f func(t *testing.T, w *world, c *slots.Fleet[*node])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{topology: topology(t, text), down: map[string]bool{}, slow: map[string]time.Duration{}, stalled: map[string]time.Time{}, began: time.Now()}
+		w := &world{topology: topology(t, text), down: map[string]bool{}, bad: map[string]bool{}, slow: map[string]time.Duration{}, stalled: map[string]time.Time{}, began: time.Now()}
 		c := slots.NewFleet(slots.Config[*node]{
-			Seeds: strings.Fields(seeds), Ask: w.ask, Replicas: true, Timeout: 5 * time.Second, Closed: errClosed, Crowd: errCrowd,
+			Seeds: strings.Fields(seeds), Ask: w.ask, Telling: telling, Replicas: true, Timeout: 5 * time.Second, Closed: errClosed, Crowd: errCrowd,
 			Open: func(addr string, replica bool) *node { return &node{addr, replica} },
 			Close: func(n *node) {
 				w.change(func() { w.closed = append(w.closed, fmt.Sprint(n.addr, n.replica)) })
@@ -221,6 +234,22 @@ func TestOldViewStaysWhileNoServerAnswers(t *testing.T) {
 			t.Errorf("%v, slot 0 at %s", c.Err(), primary(c, 0))
 		}
 	})
+}
+
+// TestErrorOfARefreshDoesNotDependOnTheOrderOfServers: a call ends by the bad answer of one
+// server, and is repeated if none answers.
+func TestErrorOfARefreshDoesNotDependOnTheOrderOfServers(t *testing.T) {
+	for _, seeds := range []string{"bad:1 down:1 gone:1", "down:1 bad:1 gone:1", "down:1 gone:1 bad:1"} {
+		run(t, seeds, "a", func(t *testing.T, w *world, c *slots.Fleet[*node]) {
+			w.change(func() { w.down["down:1"], w.down["gone:1"], w.bad["bad:1"] = true, true, true })
+			for range 8 { // after the first failure the seeds are asked in any order
+				<-c.Refresh("")
+				if c.Err() != errBad {
+					t.Errorf("of %s: %v", seeds, c.Err())
+				}
+			}
+		})
+	}
 }
 
 func TestNodeThatLostItsRoleIsLetGo(t *testing.T) {

@@ -144,7 +144,8 @@ func (f *Fleet[N]) ask(addrs []string) (*Map, error) {
 			if a.err == nil {
 				return a.m, nil
 			}
-			err = a.err
+			// Servers are asked in any order, which must not decide whether the calls that wait go on.
+			err = f.o.Telling(err, a.err)
 			heard++
 			due = true
 		}
