@@ -137,7 +137,7 @@ func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
 			}
 		}
 	}
-	if !native.Has(t.Context(), "histogram_count(strata_load_duration_seconds) > 0") || classic.Has(t.Context(), "histogram_count(strata_load_duration_seconds)") {
+	if !await(t, func() bool { return native.Has(t.Context(), "histogram_count(strata_load_duration_seconds) > 0") }) || classic.Has(t.Context(), "histogram_count(strata_load_duration_seconds)") {
 		t.Error("the histograms are not native in one server and classic in the other")
 	}
 

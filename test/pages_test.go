@@ -47,11 +47,16 @@ func TestExampleOfSeveralCachesRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "run", "github.com/strata-cache/strata/examples/caches", "-redis", "redis://"+servers.StartRedis(t).Addr)
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(page), "It prints:\n\n```\n"+string(out)+"```\n") {
-		t.Errorf("%v\n%s", err, out)
+	var out []byte
+	// Redis has a tenth of a second for an answer, or the user is loaded once more: a busy machine may exceed it.
+	for range 5 {
+		cmd := exec.Command("go", "run", "github.com/strata-cache/strata/examples/caches", "-redis", "redis://"+servers.StartRedis(t).Addr)
+		out, err = cmd.CombinedOutput()
+		if err == nil && strings.Contains(string(page), "It prints:\n\n```\n"+string(out)+"```\n") {
+			return
+		}
 	}
+	t.Errorf("%v\n%s", err, out)
 }
 
 // TestCachesOfOneBusShareASubscription counts the connections of three caches.
