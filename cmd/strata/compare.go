@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/snapshot"
@@ -170,22 +172,34 @@ func (c *comparison) prepare(e *environment, p phase) (r snapshot.Report, err er
 	}
 	// Each mode begins with nothing cached and nothing recorded, so that the order of the modes
 	// does not matter.
-	// L2 has a tenth of a second to confirm it, which a busy machine may exceed.
-	for tries := 0; tries < clears; tries++ {
-		if _, err = c.service.Clear(e.ctx); err == nil {
-			return r, nil
+	err = untilConfirmed(e.ctx, func() error {
+		_, err := c.service.Clear(e.ctx)
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("clear: %w", err)
+	}
+	return r, nil
+}
+
+// untilConfirmed calls drop until L2 has confirmed it, 50 times at most. L2 has a tenth of a second for it, which a
+// busy machine may exceed. Any other error is returned at once.
+func untilConfirmed(ctx context.Context, drop func() error) (err error) {
+	for range 50 {
+		if err = drop(); err == nil {
+			return nil
+		}
+		if _, late := errors.AsType[*strata.RemoteError](err); !late {
+			return err
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-e.ctx.Done():
-			return r, fmt.Errorf("clear: %w", err)
+		case <-ctx.Done():
+			return err
 		}
 	}
-	return r, fmt.Errorf("clear: %w", err)
+	return err
 }
-
-// clears is the number of times that everything is cleared before a mode, until L2 has confirmed it.
-const clears = 50
 
 // write writes the facts about the measurement and the table.
 func (c *comparison) write(w io.Writer, rows []row) error {
