@@ -39,6 +39,22 @@ func TestAnswerToEachQuestionOfARoundCounts(t *testing.T) {
 	}
 }
 
+// TestMoreTellingErrorIsTakenInAnyOrder: of two servers, whichever was asked first.
+func TestMoreTellingErrorIsTakenInAnyOrder(t *testing.T) {
+	down, loading := errors.New("down"), error(&Error{Code: "LOADING"})
+	refused := &ConnError{Op: "greet", Err: &Error{Code: "NOAUTH"}}
+	for _, tt := range []struct{ more, less error }{
+		{refused, down}, {refused, loading}, {ErrProtocol, down}, {ErrProtocol, loading}, {ErrNoPrimary, ErrProtocol}, {ErrNoPrimary, refused},
+	} {
+		if telling(tt.more, tt.less) != tt.more || telling(tt.less, tt.more) != tt.more {
+			t.Errorf("%v is not more telling than %v", tt.more, tt.less)
+		}
+	}
+	if telling(nil, down) != down {
+		t.Error("the first error is not taken")
+	}
+}
+
 // TestSentinelHasOneVoteInARound: a newer answer to a question from before the round
 // begins a term, but the same sentinel is asked in the round as well.
 func TestSentinelHasOneVoteInARound(t *testing.T) {

@@ -22,11 +22,8 @@ func look(t *testing.T, play func(inproc.Options) error, o inproc.Options) (prin
 		t.Fatal(err)
 	}
 	// In a slice of a millisecond a busy machine may come to one operation, which takes more digits than a column has.
-	long := regexp.MustCompile(`\d{5}`)
-	for line := range strings.Lines(out.String()) {
-		if long.MatchString(line) {
-			continue
-		}
+	long := regexp.MustCompile(`\d{5,}`)
+	for line := range strings.Lines(long.ReplaceAllString(out.String(), "00000")) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 {
 			t.Errorf("%d columns: %s", n, line)
 		}
