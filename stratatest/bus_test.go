@@ -3,6 +3,7 @@ package stratatest
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -382,4 +383,27 @@ func TestBusChecksFindMutants(t *testing.T) {
 		})
 	}
 	everyCheckIsProven(t, checks.BusChecks(), names)
+}
+
+// TestBusMayLoseItsConnectionDuringManyMessagesButNotEachTime: a busy machine costs a connection, which is no fault of the
+// bus.
+func TestBusMayLoseItsConnectionDuringManyMessagesButNotEachTime(t *testing.T) {
+	for _, check := range []string{"OrderIsKept", "LargeBatchesArrive"} {
+		for name, most := range map[string]int{"once": 1, "each time": math.MaxInt} {
+			t.Run(check+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					bus, cuts := NewBus(), 0
+					peer := brokenBus{Bus: bus.Connect(), send: func(_ *Bus, m []remote.Message) []remote.Message {
+						if cuts < most {
+							bus.Cut()
+							bus.Join()
+							cuts++
+						}
+						return m
+					}}
+					judge(t, checks.BusChecks(), check, most > 1, checks.BusFixture{Bus: bus, Peer: peer})
+				})
+			})
+		}
+	}
 }
