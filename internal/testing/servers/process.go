@@ -7,6 +7,7 @@ package servers
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -130,13 +131,18 @@ func reserve(port int) (release func(), err error) {
 		return nil, err
 	}
 	release = func() { sign.Close() }
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		release()
-		return nil, err
+	// Nothing listens where nobody answers. A listener for the check would not be gone with its Close: a process that
+	// another goroutine starts meanwhile has a copy of it until its own program runs.
+	cn, err := net.DialTimeout("tcp4", addr, time.Second)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return release, nil
 	}
-	l.Close()
-	return release, nil
+	release()
+	if err == nil {
+		cn.Close()
+		err = fmt.Errorf("servers: something listens at %s", addr)
+	}
+	return nil, err
 }
 
 // Port is [Reserve] until the end of the test.

@@ -1,6 +1,11 @@
 package servers
 
-import "testing"
+import (
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+)
 
 // TestPortOfADeadServerStaysReserved has no server at a port that is reserved.
 func TestPortOfADeadServerStaysReserved(t *testing.T) {
@@ -18,4 +23,55 @@ func TestPortOfADeadServerStaysReserved(t *testing.T) {
 		t.Fatalf("port %d was released: %v", port, err)
 	}
 	again()
+}
+
+// TestPortThatAnswersIsNotReserved has a server that reserved no port.
+func TestPortThatAnswersIsNotReserved(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if release, err := reserve(l.Addr().(*net.TCPAddr).Port); err == nil {
+		release()
+		t.Errorf("%v is reserved", l.Addr())
+	}
+}
+
+// TestPortIsReservedWithoutAListener: a process that is started meanwhile would have a copy of the listener until its own
+// program runs, and the server for which the port was reserved would find the port in use.
+func TestPortIsReservedWithoutAListener(t *testing.T) {
+	port := firstPort - 1 // others get no port below the first one
+	for ; ; port-- {
+		if release, err := reserve(port); err == nil {
+			release()
+			break
+		}
+	}
+	over := make(chan struct{})
+	var dials sync.WaitGroup
+	dials.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				if cn, err := net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+					t.Errorf("something answers at port %d while it is reserved", port)
+					cn.Close()
+					return
+				}
+			}
+		}
+	})
+	for range 2000 {
+		release, err := reserve(port)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		release()
+	}
+	close(over)
+	dials.Wait()
 }
