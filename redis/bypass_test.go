@@ -123,6 +123,57 @@ func TestSecondSharedConnectionIsGivenBackThoughItsDialTookLonger(t *testing.T) 
 	})
 }
 
+// momentContext calls f at the n-th use of the context.
+type momentContext struct {
+	context.Context
+	uses, n int
+	f       func()
+}
+
+func (c *momentContext) use() {
+	if c.uses++; c.uses == c.n {
+		c.f()
+	}
+}
+
+func (c *momentContext) Deadline() (time.Time, bool) { c.use(); return c.Context.Deadline() }
+func (c *momentContext) Done() <-chan struct{}       { c.use(); return c.Context.Done() }
+func (c *momentContext) Err() error                  { c.use(); return c.Context.Err() }
+func (c *momentContext) Value(key any) any           { c.use(); return c.Context.Value(key) }
+
+// TestSecondSharedConnectionIsGivenBackAtWhateverMomentTheFirstAnswers: at each moment of a read at which it asks its context
+// the first connection answers, also between the look at that connection and the opening of the second one.
+func TestSecondSharedConnectionIsGivenBackAtWhateverMomentTheFirstAnswers(t *testing.T) {
+	for n, last := 1, false; !last; n++ {
+		var answer chan struct{} // of the bubble
+		change := func(s *fakes.Redis, o *redis.Options) {
+			answer = make(chan struct{})
+			o.MaxConns, o.MaxLifetime = 2, time.Hour
+			s.Gate = func(_ *fakes.RedisSession, name string, _ [][]byte) bool {
+				if name == "SET" {
+					<-answer
+				}
+				return false
+			}
+		}
+		fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
+			var wg sync.WaitGroup
+			wg.Go(func() { mustSet(t, c, "k", "v") })
+			time.Sleep(300 * time.Millisecond) // the first connection is stuck (in the bubble)
+			at := &momentContext{Context: t.Context(), n: n, f: func() { close(answer); wg.Wait() }}
+			_, _ = get(at, c, "k") // the key is there or not
+			if last = at.uses < n; last {
+				close(answer)
+			}
+			wg.Wait()
+			err := c.MGet(kit.Within(t, time.Minute), []string{"k"}, func(int, []byte, bool) error { return nil })
+			if err != nil {
+				t.Errorf("the first connection answered at use %d of the context of a read, MGet: %v; %+v", n, err, c.Stats())
+			}
+		})
+	}
+}
+
 // dials are the connections to a server.
 type dials struct {
 	mu  sync.Mutex
