@@ -131,7 +131,7 @@ func reserve(port int) (release func(), err error) {
 		return nil, err
 	}
 	release = func() { sign.Close() }
-	// Nothing listens where nobody answers. A listener for the check would not be gone with its Close: a process that
+	// A port that refuses a connection is free. A listener for the check would not be gone with its Close: a process that
 	// another goroutine starts meanwhile has a copy of it until its own program runs.
 	cn, err := net.DialTimeout("tcp4", addr, time.Second)
 	if errors.Is(err, syscall.ECONNREFUSED) {
