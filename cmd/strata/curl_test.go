@@ -62,7 +62,8 @@ func TestLoadTakesACommandLineOfCurl(t *testing.T) {
 			if status != 0 || stderr != "" || !strings.Contains(stdout, " requests in") || strings.Contains(stdout, "s3cret") {
 				t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 			}
-			if !slices.Equal(got.lines, tt.want) {
+			// On a busy machine a request may overtake another one.
+			if slices.Sort(got.lines); !slices.Equal(got.lines, slices.Sorted(slices.Values(tt.want))) {
 				t.Errorf("%q, want %q", got.lines, tt.want)
 			}
 		})
