@@ -131,8 +131,8 @@ type reads[K comparable, V any] struct {
 	within *loadContext
 
 	// batch, begun and apart are used with several reads only: begun are the
-	// stamps from before anything was read, apart counts the reads that wait for
-	// other instances on goroutines of their own.
+	// stamps from before anything was read, apart counts the goroutines of reads that
+	// wait for other instances, or have their outcome before the others load.
 	batch *flight.Batch[K, V]
 	begun stamps
 	apart sync.WaitGroup
@@ -241,7 +241,7 @@ func (g *reads[K, V]) finish() {
 	// Lease: one of all instances loads, and the others wait for its value. A load waits for its turn
 	// in this instance first, so that no lease is held in that queue.
 	if g.c.l2.HasTier() || g.c.o.Limits.MaxLoads > 0 {
-		if !g.anyUnsettled((*read[K, V]).over) {
+		if !g.anyLeft((*read[K, V]).over) {
 			return
 		}
 		release, ok := g.slot()
@@ -252,7 +252,7 @@ func (g *reads[K, V]) finish() {
 		g.takeLeases()
 	}
 	// Load, unless all callers have left, or the key has failed and the retry budget is spent.
-	if !g.anyUnsettled(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
+	if !g.anyLeft(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
 		return
 	}
 	if g.call.skipRead {
@@ -269,15 +269,19 @@ func (g *reads[K, V]) unsettled() []*read[K, V] {
 	return flight.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
 }
 
-// anyUnsettled calls settle for each unsettled read, and reports whether any is
-// unsettled after that.
-func (g *reads[K, V]) anyUnsettled(settle func(*read[K, V]) bool) (some bool) {
-	for _, r := range g.all {
-		if !r.outcome.settled {
-			some = !settle(r) || some
-		}
+// anyLeft calls settle for each read without an outcome, and reports whether any is left without
+// one. If so, the others land beside it: they give leases back, and neither waits for the other.
+func (g *reads[K, V]) anyLeft(settle func(*read[K, V]) bool) bool {
+	for _, r := range g.unsettled() {
+		settle(r)
 	}
-	return some
+	rest := g.unsettled()
+	if len(rest) > 0 && len(rest) < len(g.all) {
+		settled := flight.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
+		g.all = rest
+		g.apart.Go(func() { flight.Each(settled, (*read[K, V]).land) })
+	}
+	return len(rest) > 0
 }
 
 // scope is the context of the flight, or of the batch, that the reads belong to.
@@ -349,16 +353,12 @@ func (r *read[K, V]) ration() (spent bool) {
 		return false
 	}
 	c.counts.budgetSpent.Add(1)
-	r.fail(r.lastFailure())
-	return true
-}
-
-// lastFailure returns the remembered failure of the key, or ErrOverloaded if L1 has none any more.
-func (r *read[K, V]) lastFailure() error {
-	if e, _ := r.c.near.Negatives.Peek(r.f.Key); e != nil && e.Value.Err != nil {
-		return e.Value.Err
+	last := ErrOverloaded // if L1 has forgotten the failure
+	if e, _ := c.near.Negatives.Peek(r.f.Key); e != nil && e.Value.Err != nil {
+		last = e.Value.Err
 	}
-	return ErrOverloaded
+	r.fail(last)
+	return true
 }
 
 // fail settles a read that may not load, or cannot: with the candidate if that
