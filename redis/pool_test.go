@@ -414,3 +414,23 @@ func TestCallWaitsForAConnectionThoughAllAreShared(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestCallWaitsForItsWholeTimeThoughOthersHaveAllConnections: downloads have them for longer than a dial may take.
+func TestCallWaitsForItsWholeTimeThoughOthersHaveAllConnections(t *testing.T) {
+	change := func(_ *fakes.Redis, o *redis.Options) {
+		o.MaxConns, o.DialTimeout, o.Timeout = 2, 100*time.Millisecond, 5*time.Second
+	}
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		open := []*redis.Stream{download(t, s, c), download(t, s, c)}
+		time.AfterFunc(time.Second, func() {
+			for _, b := range open {
+				b.Close()
+			}
+		})
+		for _, ctx := range []context.Context{t.Context(), kit.Within(t, time.Minute)} {
+			if _, err := get(ctx, c, "k"); err != redis.ErrNil {
+				t.Error(err)
+			}
+		}
+	})
+}

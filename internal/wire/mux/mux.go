@@ -103,9 +103,11 @@ var errNeedless = errors.New("mux: the connection answers again")
 
 // opening is the wait for a connection, shared by all callers that need it.
 type opening struct {
-	done    chan struct{}
-	err     error // set before done is closed
-	waiting int   // callers; guarded by Mux.mu
+	done chan struct{}
+	// err is set before done is closed, and so is again: the time of the opening was over, not that of its callers.
+	err     error
+	again   bool
+	waiting int // callers; guarded by Mux.mu
 	// needless is closed when the stalled connection answers again before this connection replaces it. ended is true
 	// from then on; Mux.mu guards ended.
 	needless chan struct{}
@@ -169,7 +171,7 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 	}
 }
 
-// open waits until there is a connection. caller and deadline are split off ctx.
+// open waits until there is a connection, or until the next opening may begin. caller and deadline are split off ctx.
 func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 	o, err := m.startOpening()
 	if o == nil {
@@ -181,10 +183,10 @@ func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 	late := context.DeadlineExceeded
 	select {
 	case <-o.done:
-		if o.err == nil {
+		if late = overdue.Err(ctx); o.err == nil || o.again && late == nil {
 			return nil
 		}
-		if late = overdue.Err(ctx); late == nil {
+		if late == nil {
 			return o.err
 		}
 	case <-o.needless:
@@ -238,6 +240,7 @@ func (m *Mux[C]) connect(o *opening) {
 		}
 	}
 	cn, err := take(ctx, time.Now())
+	o.again = err != nil && overdue.Err(ctx) != nil && m.ctx.Err() == nil // other calls have had all connections meanwhile
 	rested := false
 	if err == nil {
 		rested = m.pool.Rested(cn, time.Now()) > m.o.Timeout
