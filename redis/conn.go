@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -268,7 +267,7 @@ func (c *conn) judge(v resp.Value) error {
 	switch {
 	case v.Kind() != resp.Error:
 		c.good = true
-	case string(codeOf(v)) == noAuth && first:
+	case first && disowned(v.Bytes()):
 		return &ConnError{Op: "read", Err: pool.ErrRefused}
 	case unfit(v):
 		c.unfit = true
@@ -281,7 +280,7 @@ func (c *conn) judge(v resp.Value) error {
 // refused reports whether a reply over the shared connection says that the server, which has
 // served over the connection before, does not know its user any more.
 func (c *conn) refused(reply []byte) bool {
-	if !bytes.HasPrefix(reply, []byte("-"+noAuth)) {
+	if reply[0] != '-' || !disowned(reply[1:]) {
 		c.good = true
 		return false
 	}

@@ -53,7 +53,7 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 // refusesUser reports whether the server has refused all of t, because it does not know the user of the connection.
 func refusesUser(t *resp.Transaction) bool {
 	for i, r := range t.Refused {
-		if r.I != i-1 || serverError(r.Text).Code != noAuth {
+		if r.I != i-1 || !disowned(r.Text) {
 			return false
 		}
 	}

@@ -326,6 +326,12 @@ func codeOf(v resp.Value) []byte {
 // noAuth is the code of a server that does not know the user of a connection.
 const noAuth = "NOAUTH"
 
+// disowned reports whether an error reply with this text says that the server does not know the user of
+// the connection, and has carried out nothing. The code alone may be that of a script, which has had effects.
+func disowned(text []byte) bool {
+	return bytes.HasPrefix(text, []byte(noAuth+" Authentication required"))
+}
+
 // unfit reports whether a reply says that the server takes no writes, or wants a
 // new greeting.
 func unfit(v resp.Value) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +85,26 @@ func TestPipelineWithScriptsThatWereNotSentAgainIsNotSafeToRetry(t *testing.T) {
 		}
 		fill()
 		bad(t, p.Each(t.Context(), func(int, redis.Reply) error { return nil }))
+	})
+}
+
+// TestScriptWithTheCodeOfAnUnknownUserRunsOnce: it has had an effect, and then refuses by itself.
+func TestScriptWithTheCodeOfAnUnknownUserRunsOnce(t *testing.T) {
+	runs := 0
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		s.Script("x", func(ss *fakes.RedisSession, _ [][]byte) {
+			runs++
+			ss.Error("NOAUTH you may not")
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
+		for i, size := range []int{0, 20_000} { // over the shared connection, and over one of its own
+			mustSet(t, c, "k", strings.Repeat("v", size))
+			err := c.Do(t.Context(), "EVAL", "x", 0, strings.Repeat("a", size)).Err()
+			if se := new(redis.Error); runs != i+1 || !errors.As(err, &se) || se.Code != "NOAUTH" {
+				t.Errorf("run %d times after %d calls, %v", runs, i+1, err)
+			}
+		}
 	})
 }
 
