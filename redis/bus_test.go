@@ -296,3 +296,35 @@ func TestBusProvesItselfWhileTheSlotOfItsChannelMoves(t *testing.T) {
 		e.hears("while the slot moves")
 	})
 }
+
+// TestFollowerThatComesRightAfterAnotherOneMissesNothing: the server ends the subscription of the first follower after it has
+// agreed to it, and has not agreed to that of the second one.
+func TestFollowerThatComesRightAfterAnotherOneMissesNothing(t *testing.T) {
+	change := func(s *fakes.Redis, _ *redis.Options) {
+		var subscribe fakes.RedisHandler
+		subscribe = s.Handle("SUBSCRIBE", func(ss *fakes.RedisSession, args [][]byte) {
+			if string(args[1]) == layout.Channel("n", 0) {
+				time.Sleep(10 * time.Millisecond) // in the bubble
+			}
+			subscribe(ss, args)
+			ss.Flush()
+		})
+	}
+	fake(t, change, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		b := redis.NewBus(c)
+		other := listen(t, b, "other")
+		time.Sleep(5 * time.Second) // in the bubble
+		other.hears("at first", "connected")
+		first := listen(t, b, "n")
+		time.Sleep(time.Millisecond) // in the bubble
+		first.stop()
+		second := listen(t, b, "n")
+		time.Sleep(14 * time.Millisecond) // in the bubble
+		drop(s, "n", "lost")
+		second.hears("between two subscriptions")
+		time.Sleep(10 * time.Millisecond) // in the bubble
+		drop(s, "n", "k")
+		second.hears("when the server has agreed again", "connected", "n:k")
+		first.hears("after its end")
+	})
+}

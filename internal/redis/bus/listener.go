@@ -202,6 +202,14 @@ func (l *listener) answered(channel string) bool {
 	return i >= 0
 }
 
+// followed reports whether a later command about a channel is under way: until its reply the subscription
+// may end and begin again, and messages in between are lost.
+func (l *listener) followed(channel string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.sent, channel) || slices.ContainsFunc(l.orders, func(o order) bool { return o.channel == channel })
+}
+
 // left records that the server has ended the subscription to a channel, and
 // reports whether Leave has requested that.
 func (l *listener) left(channel string) bool {

@@ -125,7 +125,7 @@ func (s *Subscription) Err() error { return s.events.why() }
 func (s *Subscription) Next(ctx context.Context) (Event, error) { return s.events.next(ctx) }
 
 // Join subscribes to a further channel. When the server has agreed, a
-// [Subscribed] event with the channel follows, for each Join and on each new
+// [Subscribed] event with the channel follows, for the last of several Joins and Leaves and on each new
 // connection. If the server refuses a channel, the command is repeated after a
 // pause.
 func (s *Subscription) Join(channel string) {
@@ -232,6 +232,7 @@ func (s *Subscription) listen(ctx context.Context, l *listener) error {
 			return s.o.Ended
 		case h.Ack && l.subscribed && !l.answered(string(h.Channel)):
 			return s.o.Ended // an intermediary has subscribed again, perhaps on another server
+		case h.Ack && l.subscribed && l.followed(string(h.Channel)): // the last command about the channel counts
 		case h.Ack && l.subscribed:
 			err = s.emit(Event{Kind: Subscribed, Channel: string(h.Channel)})
 		case h.Ack:
