@@ -119,6 +119,8 @@ func TestCommandsThatChangeTheConnectionAreRefusedInEveryWay(t *testing.T) {
 			{"CLIENT", "SETNAME", "x"},
 			{"CLIENT", "no-evict", "on"},
 			{"CLIENT", "NO-TOUCH", "on"},
+			{"CLIENT", "CAPA", "redirect"},
+			{"CLIENT", "import-source", "on"},
 			{"CLIENT", "SETINFO", "LIB-NAME", "x"},
 			{"client", "reply", "off"},
 			{"CLIENT", "TRACKING", "on"},

@@ -16,7 +16,7 @@ func ChangesConnection(name, sub string) bool {
 		return true
 	case "CLIENT":
 		switch sub {
-		case "REPLY", "TRACKING", "CACHING", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH":
+		case "REPLY", "TRACKING", "CACHING", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH", "CAPA", "IMPORT-SOURCE":
 			return true
 		}
 	case "SCRIPT":
