@@ -134,6 +134,8 @@ type Outcome struct {
 	// Kept says that the Mux may still look at the ticket: it must not be used
 	// again.
 	Kept bool
+	// alone says that no other connection could be had, and the call went to the stuck one.
+	alone bool
 }
 
 // Do sends one command, of which a copy is made, and waits for its reply. t
@@ -294,6 +296,9 @@ func (m *Mux[C]) hasBypass() bool {
 	return m.spare || m.bypass == nil || m.bypass.connected() || m.pool.Room() || m.bypass.connected()
 }
 
+// probes reports whether a call that was sent elsewhere from the stuck connection may still get its reply there.
+func (m *Mux[C]) probes() bool { return m.bypass != nil && m.bypass.connected() }
+
 // connected reports whether m has a connection, or opens one. A line counts until the pool has room for the next one.
 func (m *Mux[C]) connected() bool {
 	m.mu.Lock()
@@ -339,6 +344,15 @@ func (m *Mux[C]) Reroute(now time.Time) {
 	}
 	for _, ln := range m.openLines() {
 		ln.reroute(now)
+	}
+}
+
+// rerouteOld is Reroute for the connections that the present one has replaced.
+func (m *Mux[C]) rerouteOld(now time.Time) {
+	for _, ln := range m.openLines() {
+		if ln != m.current.Load() {
+			ln.reroute(now)
+		}
 	}
 }
 
@@ -406,14 +420,22 @@ func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, 
 		if out, err = p.once(ctx, now, reads, t, command, to); err == nil {
 			p.reroute()
 		}
+		if out.alone && out.Stuck { // this attempt has found no other connection, and the next one may
+			n--
+		}
 	}
 	return kept || out.Kept, err
 }
 
 // once is one attempt at Do.
 func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (Outcome, error) {
-	if !reads || !p.main.Stuck() || !p.main.hasBypass() {
-		return p.main.Do(ctx, now, t, command, to)
+	stuck := p.main.Stuck()
+	if !reads || !stuck || !p.main.hasBypass() {
+		out, err := p.main.Do(ctx, now, t, command, to)
+		if stuck && err == nil { // perhaps over the connection that has replaced the stuck one
+			p.main.rerouteOld(time.Now())
+		}
+		return out, err
 	}
 	out, err := p.bypass.Do(ctx, now, t, command, to)
 	switch {
@@ -421,7 +443,9 @@ func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket
 		p.reroute()
 	case errors.Is(err, errNeedless),
 		!out.Lost && !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline):
-		return p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
+		out, err = p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
+		out.alone = true
+		return out, err
 	}
 	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered
 		p.bypass.Renew()

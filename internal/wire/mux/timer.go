@@ -25,7 +25,7 @@ func (ln *line[C]) setAlarm(at time.Time) {
 // onAlarm ends the calls at their deadlines, and finds out whether the line is
 // stuck.
 func (ln *line[C]) onAlarm() {
-	now, bypass := time.Now(), ln.m.hasBypass()
+	now, bypass, probes := time.Now(), ln.m.hasBypass(), ln.m.probes()
 	ln.mu.Lock()
 	ln.alarm.due = time.Time{}
 	late := ln.releaseLate(now)
@@ -33,7 +33,7 @@ func (ln *line[C]) onAlarm() {
 	answers := false
 	if ln.calls.size > 0 && ln.state != closed {
 		answers = ln.unread()
-		first = ln.checkStuck(now, bypass && !answers)
+		first = ln.checkStuck(now, bypass && !answers, probes)
 	}
 	if !ln.alarm.due.IsZero() && ln.state != closed {
 		ln.setAlarm(ln.alarm.due)
@@ -90,7 +90,7 @@ func (ln *line[C]) dueBy(t time.Time) {
 // reply for the whole timeout is retired. So is a bypass that becomes stuck: it has
 // no writes that a server may hold back, and the calls that come go over another
 // connection. Without a bypass, or if the reply lies unread, the line does not count as stuck. mu is held.
-func (ln *line[C]) checkStuck(now time.Time, bypass bool) (first []*Ticket) {
+func (ln *line[C]) checkStuck(now time.Time, bypass, probes bool) (first []*Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
@@ -99,7 +99,9 @@ func (ln *line[C]) checkStuck(now time.Time, bypass bool) (first []*Ticket) {
 		}
 		// One call first, as a proof: if it succeeds on another connection, the server is well, and
 		// only this line is not.
-		if bypass && ln.m.stuck.CompareAndSwap(false, true) {
+		switch {
+		case !bypass:
+		case ln.m.stuck.CompareAndSwap(false, true):
 			most := 1
 			if ln.m.spare {
 				next = now
@@ -108,6 +110,8 @@ func (ln *line[C]) checkStuck(now time.Time, bypass bool) (first []*Ticket) {
 				}
 			}
 			first = ln.releaseRepeatable(most, ln.calls.doubtful)
+		case !ln.m.spare && !probes && next.After(now): // the call before has found no other connection, and one can be had now
+			first = ln.releaseRepeatable(1, true)
 		}
 	}
 	if !next.After(now) {

@@ -219,7 +219,8 @@ func (p *Pool[C]) reserve() {
 func (p *Pool[C]) Room() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle) > 0 || p.waiters.Len() == 0 && p.dial.failures == 0 && len(p.open)+p.dial.running+p.reserved < p.o.MaxConns
+	due := p.dial.failures == 0 || p.dial.running == 0 && !time.Now().Before(p.dial.retryAt)
+	return len(p.idle) > 0 || p.waiters.Len() == 0 && due && len(p.open)+p.dial.running+p.reserved < p.o.MaxConns
 }
 
 // unshare notes that a connection comes back, or is closed, and reports whether its place is kept. mu is held.
