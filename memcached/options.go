@@ -251,8 +251,12 @@ func network(server string) string {
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
 func (o Options) LogValue() slog.Value {
+	var servers []string
+	for _, s := range o.Servers {
+		servers = append(servers, wire.CleanAddr(s))
+	}
 	return slog.GroupValue(
-		slog.String("servers", strings.Join(o.Servers, ",")),
+		slog.String("servers", strings.Join(servers, ",")),
 		slog.String("placement", o.Fleet.Placement.String()),
 		slog.Bool("auth", o.Password != ""),
 		slog.Bool("tls", o.TLS != nil),

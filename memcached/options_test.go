@@ -89,7 +89,7 @@ func TestNothingPrintsCredentials(t *testing.T) {
 	defer c.Close()
 	var b bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&b, nil))
-	for _, v := range []any{o, &o, c, []memcached.Options{o}, map[string]any{"c": c}} {
+	for _, v := range []any{o, &o, c, []memcached.Options{o}, map[string]any{"c": c}, memcached.Options{Servers: []string{"a:1", "u:S3cret@b:1"}}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 			fmt.Fprintf(&b, verb+"\n", v)
 		}

@@ -230,7 +230,7 @@ func (o Options) validate() error {
 func (o Options) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("network", o.Network),
-		slog.String("addr", o.Addr),
+		slog.String("addr", wire.CleanAddr(o.Addr)),
 		slog.Int("db", o.DB),
 		slog.Bool("cluster", o.Cluster),
 		slog.Bool("auth", o.Username+o.Password != "" || o.Credentials != nil),

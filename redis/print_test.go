@@ -43,6 +43,8 @@ func TestNothingPrintsCredentials(t *testing.T) {
 		}
 		noSecret(t, o)
 		noSecret(t, &o)
+		noSecret(t, redis.Options{Addr: "user:hidden@localhost:6379"}) // which New refuses
+		noSecret(t, redis.Options{Addr: "redis://user:hidden@localhost:6379"})
 		_, err = c.Watch(t.Context(), []string{"k"}, func(tx *redis.Tx) error {
 			noSecret(t, tx)
 			return errors.New("mine")

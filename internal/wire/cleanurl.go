@@ -58,6 +58,15 @@ func CleanURL(text string) string {
 	return scheme + "://" + rest
 }
 
+// CleanAddr returns the address of a server in the form that may be shown. With an @ behind its beginning it is a URL, or a part
+// of one, that was given for an address, with its password.
+func CleanAddr(addr string) string {
+	if strings.HasPrefix(addr, "/") || strings.LastIndexByte(addr, '@') <= 0 {
+		return addr
+	}
+	return CleanURL(addr)
+}
+
 // CleanError returns the error of an HTTP request without texts from outside: without the address,
 // which package net/http names with the query, and without parts of the answer, which may repeat
 // the request with its headers. The error still wraps the cause.
