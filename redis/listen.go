@@ -3,9 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/bus"
+	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
@@ -24,12 +26,20 @@ func (h hearing) Send(args ...any) error {
 func (h hearing) Wait() error { return h.cn.term.reason(h.cn.r.Wait()) }
 
 // Read implements bus.Conn.
-func (h hearing) Read() (bus.Heard, error) {
-	v, err := h.cn.r.Read()
-	if err != nil {
-		return bus.Heard{}, h.cn.term.reason(err)
+func (h hearing) Read() (heard bus.Heard, whole bool, err error) {
+	r := h.cn.r
+	raw, err := r.Next()
+	if raw == nil && err == nil {
+		err = r.Fill()
 	}
-	return bus.Hear(v)
+	if err == io.EOF && r.Buffered() > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if raw == nil || err != nil {
+		return heard, false, h.cn.term.reason(err)
+	}
+	heard, err = bus.Hear(resp.Parse(raw).Clone())
+	return heard, true, err
 }
 
 // Buffered implements bus.Conn.

@@ -411,3 +411,41 @@ func TestSubscriptionOutlivesARefusedPing(t *testing.T) {
 		}
 	})
 }
+
+// TestMessageMayTakeLongAsLongAsItsBytesCome: it is large, and the connection slow. A message that stops half-way is a gap.
+func TestMessageMayTakeLongAsLongAsItsBytesCome(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakes.Redis, c *redis.Client) {
+		sub, err := c.Subscribe(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := func(want redis.EventKind) redis.Event {
+			t.Helper()
+			e, err := sub.Next(t.Context())
+			if err != nil || e.Kind != want {
+				t.Fatalf("%+v, %v; want %d", e, err, want)
+			}
+			return e
+		}
+		next(redis.Subscribed)
+		say := func(parts int) {
+			s.Say(">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$100\r\n")
+			for range parts {
+				time.Sleep(700 * time.Millisecond) // in the bubble
+				s.Say("0123456789")
+			}
+		}
+		say(10)
+		s.Say("\r\n")
+		if e := next(redis.Received); len(e.Payload) != 100 {
+			t.Errorf("%q", e.Payload)
+		}
+		begun := time.Now()
+		say(3)
+		next(redis.Gap)
+		if took := time.Since(begun); took < 2100*time.Millisecond || took > 5*time.Second {
+			t.Errorf("a gap %v after the begin of a message that stops half-way", took)
+		}
+		next(redis.Subscribed)
+	})
+}

@@ -175,17 +175,17 @@ func (s *subscriber) Wait() error {
 }
 
 // Read implements bus.Conn.
-func (s *subscriber) Read() (bus.Heard, error) {
+func (s *subscriber) Read() (read bus.Heard, whole bool, err error) {
 	if err := s.Wait(); err != nil {
-		return bus.Heard{}, err
+		return read, false, err
 	}
 	h := *s.first
 	s.first = nil
 	if h.err != nil {
 		if answered(h.err) {
-			return bus.Heard{Refusal: []byte(h.err.Error())}, nil
+			return bus.Heard{Refusal: []byte(h.err.Error())}, true, nil
 		}
-		return bus.Heard{}, h.err
+		return read, false, h.err
 	}
 	var p resp.Published
 	switch m := h.m.(type) {
@@ -194,7 +194,7 @@ func (s *subscriber) Read() (bus.Heard, error) {
 	case *redis.Message:
 		p = resp.Published{Message: true, Channel: []byte(m.Channel), Payload: []byte(m.Payload)}
 	}
-	return bus.Heard{Published: p, Size: len(p.Channel) + len(p.Payload)}, nil
+	return bus.Heard{Published: p, Size: len(p.Channel) + len(p.Payload)}, true, nil
 }
 
 // Buffered implements bus.Conn.

@@ -87,7 +87,22 @@ func (l *listener) next() (Heard, error) {
 			return Heard{}, err
 		}
 	}
-	return l.Read()
+	for {
+		h, whole, err := l.Read()
+		if whole || err != nil {
+			return h, err
+		}
+		if l.subscribed {
+			l.bound() // a large message may take long, as long as its bytes come
+		}
+	}
+}
+
+// bound gives the next part of a begun reply its time.
+func (l *listener) bound() {
+	if now := time.Now(); l.deadline.Sub(now) < pongWithin/2 {
+		l.set(now.Add(pongWithin))
+	}
 }
 
 // await waits until the first bytes of a reply arrive. Meanwhile it carries out
@@ -123,10 +138,8 @@ func (l *listener) await() error {
 			l.sent = append(l.sent, "")
 		}
 	}
-	// The rest of a begun reply must arrive within a bounded time.
-	if now := time.Now(); l.deadline.Sub(now) < pongWithin/2 {
-		l.set(now.Add(pongWithin))
-	}
+	// The next bytes of a begun reply must arrive within a bounded time.
+	l.bound()
 	return nil
 }
 

@@ -25,8 +25,9 @@ type Conn interface {
 	// Wait returns when the first bytes of a reply arrive. It can be called
 	// again.
 	Wait() error
-	// Read returns the next reply.
-	Read() (Heard, error)
+	// Read returns the next reply, or that only a part of it has come: then it is
+	// called again.
+	Read() (h Heard, whole bool, err error)
 	// Buffered returns the number of received bytes that Read has not consumed.
 	Buffered() int
 	// SetDeadline bounds Send, Wait and Read.
