@@ -106,9 +106,7 @@ func (k *cluster) stats() pool.Stats {
 // bound of its own.
 func (k *cluster) topology(ctx context.Context, addr string) (*slots.Map, error) {
 	o := k.o.at(addr)
-	if o.MaxReply == 0 || o.MaxReply > maxTopology {
-		o.MaxReply = maxTopology
-	}
+	o.MaxReply, o.MaxValue = maxTopology, maxTopology
 	cn, err := connect(ctx, &o, k.steps)
 	if err != nil {
 		return nil, err

@@ -459,3 +459,10 @@ func TestClientIsNotClosedForCallsOnANodeThatLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestTopologyHasABoundOfItsOwn: replies to calls may be small.
+func TestTopologyHasABoundOfItsOwn(t *testing.T) {
+	cluster(t, 0, func(_ *fakes.RedisCluster, o *redis.Options) { o.MaxReply, o.MaxValue = 200, 20 }, func(t *testing.T, k *fakes.RedisCluster, c *redis.Client) {
+		mustGetNothing(t, c, keysOf(k)[0])
+	})
+}
