@@ -236,6 +236,9 @@ const clockShift = 22
 // later than the time of the loss.
 const ordered = 1 << (clockShift - 1)
 
+// lastClock is the last number of a clock that is not damaged: drops soon behind it would begin at 0 again.
+const lastClock = math.MaxUint64 - 1<<32
+
 // countTags adds to the tag clock, and returns it. A missing clock is made. A clock behind the newest that this instance
 // has seen was lost or damaged: it is set beyond that. The first drop takes a clock to the server's latest possible time.
 // Every drop takes it to a while before the server's time, so the drop counts even if the clock was damaged. took is the
@@ -257,6 +260,9 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 		return 0, recent.Span{}, t.of(server, err)
 	}
 	c := sums[0]
+	if c-delta > lastClock { // it counts as lost
+		c, least = 0, max(least, op.First)
+	}
 	n.keepClock(ticket, asked, server, c)
 	if delta > 0 {
 		if c&ordered != 0 && c >= delta && c-delta >= least {
@@ -315,6 +321,9 @@ func (t *Tier) raiseClock(ctx context.Context, least uint64) (was, is uint64, er
 			return 0, 0, t.of(server, err)
 		}
 		was, ok := number(items[0])
+		if ok = ok && was <= lastClock; !ok {
+			was = 0
+		}
 		is := max(was, least)
 		if !ok || was < least {
 			raise := Swap{Key: key, Value: strconv.AppendUint(nil, least, 10), Version: items[0].Version}
@@ -391,7 +400,7 @@ func (t newTags) recentDrops(ctx context.Context, since uint64) (clock uint64, a
 			return 0, nil, t.of(server, err)
 		}
 		c, ok := number(items[0])
-		if !ok || c < seen { // the clock was lost or damaged
+		if !ok || c < seen || c > lastClock { // the clock was lost or damaged
 			clock, _, err = t.countTags(ctx, 0)
 			return clock, nil, err
 		}

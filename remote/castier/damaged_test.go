@@ -3,6 +3,7 @@ package castier_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -101,6 +102,33 @@ func TestTagsAreDroppedWhateverDamagesTheirClock(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			if after := acquire(t, another(m), "after").Lease; !stored(&after) {
 				t.Errorf("%s is damaged: a value from after it has clock %d, the tag %+v", kind, after.Clock, tagsOf(t, another(m), "t"))
+			}
+		})
+	}
+}
+
+// TestClockOfTagsNearItsEndIsReplaced: the next drops would begin at 0 again, earlier than all leases.
+func TestClockOfTagsNearItsEndIsReplaced(t *testing.T) {
+	for _, before := range []uint64{0, 1, 2, 1 << 20, 1 << 31} {
+		synctest.Test(t, func(t *testing.T) {
+			m, tier := open(t, 1)
+			dropTags(t, tier, false, "t")
+			time.Sleep(2 * time.Second)
+			m.Each(0, func(key string, is *lab.ModelItem) {
+				if strings.HasSuffix(key, ":c") {
+					is.Data = strconv.AppendUint(nil, math.MaxUint64-before, 10)
+				}
+			})
+			for range 4 {
+				time.Sleep(2 * time.Second)
+				lease := acquire(t, tier, "before").Lease
+				dropTags(t, tier, false, "t")
+				judged(t, tier, "t", lease.Clock)
+				judged(t, another(m), "t", lease.Clock)
+				time.Sleep(2 * time.Second)
+				if after := acquire(t, tier, "after").Lease; after.Clock < tagsOf(t, tier, "t").Dropped {
+					t.Errorf("%d before the end: a value from after the drop has clock %d, the tag %+v", before, after.Clock, tagsOf(t, tier, "t"))
+				}
 			}
 		})
 	}
