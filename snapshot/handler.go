@@ -109,7 +109,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // get answers with a snapshot.
 func (h *handler) get(w http.ResponseWriter, r *http.Request) {
-	out, err := h.ask(r.URL.Query())
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // its text quotes the query
+		http.Error(w, "snapshot: the query cannot be read", http.StatusBadRequest)
+		return
+	}
+	out, err := h.ask(q)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

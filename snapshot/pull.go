@@ -38,6 +38,9 @@ func Pull(ctx context.Context, from string, o Options, caches ...Cache) (Report,
 
 func (rd *reading) pull(from string) error {
 	at, err := wire.ParseHTTP(from)
+	if err == nil {
+		_, err = wire.Query(at)
+	}
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}

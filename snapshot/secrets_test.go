@@ -59,8 +59,8 @@ func TestNoErrorAndNoLogOfPullHasAValueOrASecret(t *testing.T) {
 func TestHandlerRepeatsNoQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, alone(t, "users", 1)))
-		for _, name := range []string{"mode", "max", "of", "stream", "id"} {
-			r, err := client.Get("http://instance/?" + name + "=hunter2")
+		for _, name := range []string{"mode", "max", "of", "stream", "id", "query"} {
+			r, err := client.Get("http://instance/?" + name + "=hunter2" + map[bool]string{true: "%zz&x;y"}[name == "query"])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,6 +69,26 @@ func TestHandlerRepeatsNoQuery(t *testing.T) {
 			if err != nil || r.StatusCode != http.StatusBadRequest || strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), name) {
 				t.Errorf("%s: status %d, %q, %v", name, r.StatusCode, text, err)
 			}
+		}
+	})
+}
+
+// TestPullSendsHostAndQueryAsTheyAre: a proxy may choose the instance by the host, and a query without its parameters is
+// another request.
+func TestPullSendsHostAndQueryAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, host := snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, alone(t, "users", 1)), ""
+		client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			host = r.Host
+			whole.ServeHTTP(w, r)
+		}))
+		o := snapshot.Options{Client: client, Streams: 1, Header: http.Header{"Host": {"instance-7"}}}
+		if r, err := snapshot.Pull(t.Context(), at, o, alone(t, "users", 0)); err != nil || host != "instance-7" {
+			t.Errorf("%+v, %v, from %q", r, err, host)
+		}
+		host = ""
+		if r, err := snapshot.Pull(t.Context(), at+"?token=hunter2;x", o, alone(t, "users", 0)); err == nil || strings.Contains(err.Error(), "hunter2") || host != "" {
+			t.Errorf("%+v, %v, from %q", r, err, host)
 		}
 	})
 }

@@ -198,7 +198,11 @@ func (d *demoCommand) check() (p plan, err error) {
 		if !d.Serve {
 			return p, errors.New("--warm-from needs --serve")
 		}
-		if _, err := wire.ParseHTTP(d.WarmFrom); err != nil {
+		at, err := wire.ParseHTTP(d.WarmFrom)
+		if err == nil {
+			_, err = wire.Query(at)
+		}
+		if err != nil {
 			return p, fmt.Errorf("--warm-from: %w", err)
 		}
 	}

@@ -83,6 +83,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"snapshot with a bad header", "snapshot get http://127.0.0.1:1/ --header secret", 2, "--header"},
 		{"snapshot with a bad rate", "snapshot get http://127.0.0.1:1/ --rate fast", 2, "--rate"},
 		{"warm start without serving", "demo --warm-from http://h/snapshot", 2, "--warm-from needs --serve"},
+		{"warm start from a bad query", "demo --serve --warm-from http://127.0.0.1:1/snapshot?token=secret;x", 2, "--warm-from: the query"},
 		{"warm start from a bad URL", "demo --serve --warm-from http://u:secret@127.0.0.1:port/", 2, "--warm-from: the URL cannot be parsed"},
 		{"snapshot without a server", "snapshot get http://u:secret@127.0.0.1:1/", 1, "127.0.0.1:1: connect: connection refused"},
 		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},

@@ -37,6 +37,16 @@ func ParseHTTP(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// Query returns the parameters of a URL. The method of url.URL leaves out those that it cannot read, without a word: the
+// request would be another one. No error quotes the query.
+func Query(u *url.URL) (url.Values, error) {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("the query of the URL cannot be read (a ; is written as %3B, and a % as %25)")
+	}
+	return q, nil
+}
+
 // CleanURL returns a URL in the form that may be shown: without user, password, query and fragment.
 // The URL need not be parsable. It is the only way in which a URL gets into an error, a log or a
 // report.

@@ -65,7 +65,10 @@ func (g *getCommand) from() (string, error) {
 	if err != nil {
 		return "", UsageError{err}
 	}
-	q := at.Query()
+	q, err := wire.Query(at)
+	if err != nil {
+		return "", UsageError{err}
+	}
 	if g.Keys {
 		q.Set("mode", "keys")
 	}
@@ -200,7 +203,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	if err != nil {
 		return nil, wire.CleanError(err)
 	}
-	req.Header = h.Clone()
+	req.Header, req.Host = h.Clone(), h.Get("Host") // empty, it is that of the URL
 	req.Header.Set("Content-Type", carrier.ContentType)
 	// An instance that refuses the snapshot says so before its bytes are sent, which may be many.
 	req.Header.Set("Expect", "100-continue")

@@ -232,3 +232,43 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestHostOfAHeaderIsSent: a proxy before several instances chooses by it, and package net/http takes it from elsewhere.
+func TestHostOfAHeaderIsSent(t *testing.T) {
+	whole, _, err := call(t, "", "get", first(instance(t, 1)), authorised)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := make(chan string, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hosts <- r.Method + " " + r.Host
+		w.Header().Set("Content-Type", "application/vnd.strata.snapshot")
+		_, _ = w.Write([]byte(whole))
+	}))
+	defer s.Close()
+	for want, args := range map[string][]string{
+		"GET a.example": {"get", s.URL, "--header=host: a.example"},
+		"PUT b.example": {"put", "-", s.URL, "--header=Host: b.example"},
+		"GET c.example": {"put", s.URL, "http://127.0.0.1:1", "--from-header=Host: c.example"},
+	} {
+		_, _, _ = call(t, whole, args...) // the answer to a PUT is none
+		if got := <-hosts; got != want {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+func first(_ *strata.Cache[string, string], url string) string { return url }
+
+// TestQueryThatCannotBeReadIsAnError: without its parameters, among them a token or a mode, it would be another request.
+func TestQueryThatCannotBeReadIsAnError(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer s.Close()
+	for _, query := range []string{"?mode=keys;max=10", "?token=s3cret%", "?token=s3cret%zz"} {
+		_, _, err := call(t, "", "get", s.URL+query)
+		if err == nil || !strings.Contains(err.Error(), "query") || strings.Contains(err.Error(), "s3cret") || asked != 0 {
+			t.Errorf("%s: %v, %d requests", query, err, asked)
+		}
+	}
+}

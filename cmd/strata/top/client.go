@@ -39,7 +39,11 @@ func newClient(address string) (*client, error) {
 	}
 	// The token goes into a header, and not into the addresses of requests, which logs and errors
 	// may show.
-	token := u.Query().Get("token")
+	q, err := wire.Query(u)
+	if err != nil {
+		return nil, err
+	}
+	token := q.Get("token")
 	u.RawQuery, u.Fragment = "", ""
 	if !strings.HasSuffix(u.Path, "/") {
 		u.Path += "/"

@@ -342,3 +342,12 @@ type refusing struct{}
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Err: errors.New("no route")}
 }
+
+// TestQueryThatCannotBeReadIsAnError: the token in it would be left out.
+func TestQueryThatCannotBeReadIsAnError(t *testing.T) {
+	for _, query := range []string{"?token=s3cret;x", "?token=s3cret%"} {
+		if _, err := newClient("http://127.0.0.1:1/" + query); err == nil || !strings.Contains(err.Error(), "query") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}

@@ -75,6 +75,10 @@ func Pull(ctx context.Context, r Request) (*Answer, error) {
 	}
 	for name, values := range r.Header {
 		req.Header[name] = values
+		if strings.EqualFold(name, "Host") && len(values) > 0 { // package net/http takes it from there
+			req.Host = values[0]
+			delete(req.Header, name)
+		}
 	}
 	var answer *http.Response
 	// The first bytes have the same limit of time as the others.
