@@ -48,6 +48,7 @@ func TestLoadTakesACommandLineOfCurl(t *testing.T) {
 		{"with numbers", []string{" curl URL/{i} -d {i} -H Content-Type:", "--cardinality", "2", "--group", "5"}, []string{"POST /0  [] 0", "POST /1  [] 1"}},
 		{"with redirects", []string{"curl", "-L", "URL/old"}, []string{"GET /old  [] ", "GET /new  [] "}},
 		{"without", []string{"curl", "URL/old"}, []string{"GET /old  [] "}},
+		{"without a body", []string{"URL/p", "--data", ""}, []string{"POST /p  [] "}},
 		{"by a value", []string{"--data", "curl", "URL/p"}, []string{"POST /p  [application/x-www-form-urlencoded] curl"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ type loadCommand struct {
 
 	Method string   `short:"X" help:"Method (GET, with --data POST)." placeholder:"METHOD"`
 	Header []string `short:"H" sep:"none" help:"Header, \"Name: value\"; repeatable." placeholder:"LINE"`
-	Data   string   `short:"d" help:"Body, or @FILE to read it from a file." placeholder:"TEXT"`
+	Data   *string  `short:"d" help:"Body, or @FILE to read it from a file." placeholder:"TEXT"`
 
 	Cardinality int           `default:"1" help:"Number of different URLs (${default})." placeholder:"N"`
 	Group       int           `default:"1" help:"Requests for the same URL that start at once (${default})." placeholder:"N"`
@@ -145,7 +145,6 @@ func (l *loadCommand) options(ctx context.Context) (load.Options, error) {
 		Method:      l.Method,
 		URL:         l.URL,
 		Header:      http.Header{},
-		Body:        l.Data,
 		Cardinality: l.Cardinality,
 		Group:       l.Group,
 		Rate:        l.Rate,
@@ -178,7 +177,13 @@ func (l *loadCommand) request(ctx context.Context, o *load.Options) error {
 		}
 		o.Header.Add(name, value)
 	}
-	if file, ok := strings.CutPrefix(l.Data, "@"); ok {
+	if l.Data == nil {
+		return nil
+	}
+	if o.Body = *l.Data; o.Method == "" {
+		o.Method = http.MethodPost // with an empty body, too
+	}
+	if file, ok := strings.CutPrefix(o.Body, "@"); ok {
 		body, err := readFile(ctx, file, maxBody)
 		if err != nil {
 			return fmt.Errorf("--data: %w", err)
@@ -207,7 +212,7 @@ func (l *loadCommand) pasted() (words []string, ok bool, err error) {
 
 // requestOfCurl sets the request of a command line of curl.
 func (l *loadCommand) requestOfCurl(ctx context.Context, words []string, o *load.Options) error {
-	if l.Method != "" || len(l.Header) > 0 || l.Data != "" {
+	if l.Method != "" || len(l.Header) > 0 || l.Data != nil {
 		return errors.New("--method, --header and --data are those of the curl command")
 	}
 	r, err := curl.Parse(words, func(name string) (string, error) { return readFile(ctx, name, maxBody) })
