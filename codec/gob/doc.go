@@ -25,7 +25,8 @@
 // Append refuses values that other programs would read as other values, or not at all: a
 // field that points to a zero number, text or list, which gob decodes as nil; an interface that
 // holds a value of a type registered as a pointer, or the reverse; a map with keys that refer to
-// other values; a type with methods GobEncode and GobDecode that do not undo each other. Append
+// other values; a type with methods GobEncode and GobDecode that do not undo each other; a time in a
+// zone west of UTC with seconds, as of New York before 1883. Append
 // decodes two kinds of values after it encodes them, to find such losses: values with an
 // interface, and values of a type of which gob refuses the zero value.
 //

@@ -172,6 +172,7 @@ func TestGobRefusesWhatComesBackAsAnotherType(t *testing.T) {
 }
 
 func TestGobRefusesWhatMethodsDoNotUndo(t *testing.T) {
+	stdgob.Register(time.Time{})
 	at := time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 	keeps(t, "as much as it has", shy{Public: "a"}, true)
 	keeps(t, "less than it has", []shy{{"a", "b"}}, false)
@@ -187,6 +188,14 @@ func TestGobRefusesWhatMethodsDoNotUndo(t *testing.T) {
 	keeps(t, "keys with pointers", map[*point]int{{1, 2}: 1}, false)
 	keeps(t, "times as keys", map[time.Time]int{at: 1}, true)
 	keeps(t, "times of other zones as keys", map[time.Time]int{at.In(time.FixedZone("X", 3600)): 1}, false)
+	keeps(t, "time east of UTC by seconds", []time.Time{at.In(time.FixedZone("", 3601))}, true)
+	keeps(t, "time west of UTC by minutes", at.In(time.FixedZone("", -17760)), true)
+	west := at.In(time.FixedZone("", -17762)) // New York before 1883, which would come back as 4:16 later on the clock
+	keeps(t, "time west of UTC by seconds", west, false)
+	keeps(t, "pointer to a time west of UTC by seconds", struct{ At *time.Time }{&west}, false)
+	keeps(t, "times west of UTC by seconds", map[string][]time.Time{"a": {at, west}}, false)
+	keeps(t, "any time", any(at), true)
+	keeps(t, "any time west of UTC by seconds", any(west), false)
 	keeps(t, "bytes that are no UTF-8", map[string]string{"\xff": "\xfe"}, true)
 }
 

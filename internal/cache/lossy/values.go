@@ -282,7 +282,7 @@ func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 func (b *planner) self(t reflect.Type, addressed bool) func(*walk, reflect.Value) *Change {
 	switch name := fullName(t); {
 	case t == timeType && !b.JSON:
-		return nil
+		return checkBinaryTime
 	case t == timeType:
 		return checkTime
 	case b.JSON && partly[name] != nil:
@@ -326,6 +326,14 @@ var timeType = reflect.TypeFor[time.Time]() // read-only
 func checkTime(_ *walk, v reflect.Value) *Change {
 	if _, offset := valueOf[time.Time](v).Zone(); offset%60 != 0 {
 		return changed("the zone of a time has seconds")
+	}
+	return nil
+}
+
+// checkBinaryTime checks a time for its own binary form. The decoder takes negative seconds of a zone for positive ones.
+func checkBinaryTime(_ *walk, v reflect.Value) *Change {
+	if _, offset := valueOf[time.Time](v).Zone(); offset < 0 && offset%60 != 0 {
+		return changed("the zone of a time is west of UTC by a number of minutes and seconds")
 	}
 	return nil
 }
