@@ -177,6 +177,44 @@ func (p *pipe) count(bytes int) {
 	p.entries = 0
 }
 
+// awaited is a reader of any kind, such as a connection, with reads that end with the context.
+type awaited struct {
+	ctx  context.Context //nolint:containedctx // the life of the reader
+	r    io.Reader
+	room []byte // for a read that may outlive its caller
+}
+
+// Read reads beside the caller.
+func (a *awaited) Read(b []byte) (int, error) {
+	if len(a.room) < len(b) {
+		a.room = make([]byte, len(b))
+	}
+	type result struct {
+		n        int
+		err      error
+		panicked any
+	}
+	done, room := make(chan result, 1), a.room[:len(b)]
+	go func() {
+		r := result{err: io.ErrUnexpectedEOF} // if Read ends the goroutine
+		defer func() {
+			r.panicked = recover()
+			done <- r
+		}()
+		r.n, r.err = a.r.Read(room)
+	}()
+	select {
+	case r := <-done:
+		if r.panicked != nil {
+			panic(r.panicked) // as without the goroutine
+		}
+		return copy(b, room[:max(0, r.n)]), r.err
+	case <-a.ctx.Done():
+		a.room = nil
+		return 0, context.Cause(a.ctx)
+	}
+}
+
 // punctual is a body that must come with a least rate: a peer that sends a byte now and then would hold its place for
 // ever.
 type punctual struct {

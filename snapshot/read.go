@@ -14,7 +14,8 @@ import (
 	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
-// Read fills caches from a snapshot of values, as [Load] does from a file.
+// Read fills caches from a snapshot of values, as [Load] does from a file. It ends with ctx, and after Options.Within, even if a
+// Read of r does not: that one is left behind, and r must not be used before it has returned.
 func Read(ctx context.Context, r io.Reader, o Options, caches ...Cache) (Report, error) {
 	return read(ctx, r, o, format.Values, 0, caches)
 }
@@ -27,7 +28,9 @@ func read(ctx context.Context, r io.Reader, o Options, mode format.Mode, length 
 		return Report{}, err
 	}
 	defer rd.cancel()
-	rd.meter.expect(0, length)
+	if rd.meter.expect(0, length); length <= 0 {
+		r = &awaited{ctx: rd.ctx, r: r}
+	}
 	in, err := rd.begin()
 	if err != nil {
 		return Report{}, err

@@ -32,6 +32,7 @@ var exceptions = map[string]string{ // read-only
 var goroutines = map[string]string{ // read-only
 	"internal/observe/callback.go":        "Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
 	"snapshot/warm.go":                    "reading.end, which waits for it",
+	"snapshot/pace.go":                    "awaited.Read waits until the end of its context; a read of the source that goes on is left behind",
 	"internal/cache/flight/group.go":      "flight.Group: Close waits for running loads",
 	"internal/cache/ledger/link.go":       "ledger.Link: Stop waits for it within its context; it ends when the Bus has stopped",
 	"contrib/goredis/link.go":             "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
