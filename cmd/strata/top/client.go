@@ -48,7 +48,9 @@ func newClient(address string) (*client, error) {
 	if !strings.HasSuffix(u.Path, "/") {
 		u.Path += "/"
 	}
-	return &client{u, token, &http.Client{Timeout: patience}}, nil
+	// A redirect would take the token elsewhere, or from https to http.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client{u, token, &http.Client{Timeout: patience, CheckRedirect: stay}}, nil
 }
 
 // get asks for the JSON of a path, and decodes it into v.

@@ -351,3 +351,19 @@ func TestQueryThatCannotBeReadIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenGoesToNoOtherServer: a redirect to another port of the host, or from https to http, would take it along.
+func TestTokenGoesToNoOtherServer(t *testing.T) {
+	taken := ""
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { taken = r.Header.Get("Authorization") }))
+	defer other.Close()
+	s := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	defer s.Close()
+	c, err := newClient(s.URL + "/?token=s3cret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.overview(t.Context()); err == nil || taken != "" || !strings.Contains(err.Error(), "302") {
+		t.Errorf("%v, and the other server got %q", err, taken)
+	}
+}
