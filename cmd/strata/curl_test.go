@@ -10,6 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/strata-cache/strata/cmd/strata/stage"
 )
 
 // recorder keeps one line for each different request of a server.
@@ -107,6 +112,30 @@ func TestBadCommandLinesOfCurlAreOneLine(t *testing.T) {
 		if status != misused || stdout != "" || !strings.HasPrefix(stderr, "strata: ") || strings.Count(stderr, "\n") != 1 ||
 			!strings.Contains(stderr, tt.text) || strings.Contains(stderr, "secret") {
 			t.Errorf("%v: status %d, stdout %q, stderr %q", tt.args, status, stdout, stderr)
+		}
+	}
+}
+
+// TestStageTakesTheTimesOfItsFlags: also those that are the defaults of the comparison.
+func TestStageTakesTheTimesOfItsFlags(t *testing.T) {
+	for _, tt := range []struct {
+		flags        string
+		ttl, latency time.Duration
+	}{
+		{"", stage.DefaultTTL, 0},
+		{" --ttl 3m --origin-latency 0s", 3 * time.Minute, -1},
+		{" --ttl 7s --origin-latency 9ms", 7 * time.Second, 9 * time.Millisecond},
+	} {
+		var g grammar
+		p, err := kong.New(&g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Parse(strings.Fields("demo --ui" + tt.flags)); err != nil {
+			t.Fatal(err)
+		}
+		if o, _, err := g.Demo.stageOptions(t.Context()); err != nil || o.TTL != tt.ttl || o.Latency != tt.latency {
+			t.Errorf("%q: %v, %v, %v", tt.flags, o.TTL, o.Latency, err)
 		}
 	}
 }

@@ -33,12 +33,12 @@ type demoCommand struct {
 	servingFlags
 	Stage stageFlags `embed:""`
 
-	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
-	OriginConns   int           `help:"Largest number of connections to the database, -1 for no bound. The default is 1 for SQLite and no bound for PostgreSQL." placeholder:"N"`
-	OriginLatency time.Duration `default:"0s" help:"Time added to each query (${default})." placeholder:"TIME"`
-	L2            string        `name:"l2" default:"embedded" help:"Store that instances share: embedded (a Redis in this process), none, redis://HOST:PORT or memcached://HOST:PORT,... (${default})." placeholder:"URL"`
-	TTL           time.Duration `name:"ttl" default:"3m" help:"Time for which greetings are fresh (${default})." placeholder:"TIME"`
-	MaxEntries    int           `default:"10000" help:"Largest number of greetings in the memory of strata (${default})." placeholder:"N"`
+	Origin        string         `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
+	OriginConns   int            `help:"Largest number of connections to the database, -1 for no bound. The default is 1 for SQLite and no bound for PostgreSQL." placeholder:"N"`
+	OriginLatency *time.Duration `help:"Time added to each query (0s; with --ui or --script 20ms)." placeholder:"TIME"`
+	L2            string         `name:"l2" default:"embedded" help:"Store that instances share: embedded (a Redis in this process), none, redis://HOST:PORT or memcached://HOST:PORT,... (${default})." placeholder:"URL"`
+	TTL           *time.Duration `name:"ttl" help:"Time for which greetings are fresh (3m; with --ui or --script 30s)." placeholder:"TIME"`
+	MaxEntries    int            `default:"10000" help:"Largest number of greetings in the memory of strata (${default})." placeholder:"N"`
 
 	Cardinality int           `default:"10000" help:"Number of different URLs (${default})." placeholder:"N"`
 	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default}). With 1 no loads are shared, and each first read costs a look-up in L2." placeholder:"N"`
@@ -82,7 +82,7 @@ func (d *demoCommand) run(e *environment, p plan) error {
 	if d.Stage.UI || d.Stage.Script != "" {
 		return d.runStage(e)
 	}
-	db, err := origin.Open(e.ctx, origin.Options{URL: d.Origin, MaxConns: d.OriginConns, Latency: d.OriginLatency})
+	db, err := origin.Open(e.ctx, origin.Options{URL: d.Origin, MaxConns: d.OriginConns, Latency: orZero(d.OriginLatency)})
 	if err != nil {
 		return orInterrupted(e.ctx, fmt.Errorf("--origin: %w", err))
 	}
@@ -142,7 +142,7 @@ func (d *demoCommand) comparison(p plan, addr net.Addr) *comparison {
 // service returns the options of the service.
 func (d *demoCommand) service(p plan, db *origin.Origin, shared *l2) hello.Options {
 	return hello.Options{
-		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries,
+		Origin: db, TTL: orZero(d.TTL), MaxEntries: d.MaxEntries,
 		Tier: shared.tier, Bus: shared.bus, MemoryTTL: shared.memoryTTL, Mode: p.phases[len(p.phases)-1].mode(),
 	}
 }
@@ -248,13 +248,21 @@ func (d *demoCommand) checkAddr() error {
 	return nil
 }
 
+// orZero is the time of a flag, and zero without the flag, which stands for the default.
+func orZero(flag *time.Duration) time.Duration {
+	if flag == nil {
+		return 0
+	}
+	return *flag
+}
+
 // checkNumbers checks numbers and times for the service.
 func (d *demoCommand) checkNumbers() error {
 	switch {
-	case d.OriginLatency < 0:
-		return fmt.Errorf("--origin-latency: %v is negative", d.OriginLatency)
-	case d.TTL < time.Millisecond:
-		return fmt.Errorf("--ttl: %v is less than 1ms", d.TTL)
+	case orZero(d.OriginLatency) < 0:
+		return fmt.Errorf("--origin-latency: %v is negative", *d.OriginLatency)
+	case d.TTL != nil && *d.TTL < time.Millisecond:
+		return fmt.Errorf("--ttl: %v is less than 1ms", *d.TTL)
 	case d.MaxEntries <= 0:
 		return fmt.Errorf("--max-entries: %d is not positive", d.MaxEntries)
 	case d.OriginConns < -1:
@@ -324,8 +332,8 @@ func baseURL(addr net.Addr) string {
 // facts returns the origin of the measurement.
 func (d *demoCommand) facts(db *origin.Origin) facts {
 	latency := ""
-	if d.OriginLatency > 0 {
-		latency = ", " + duration(d.OriginLatency) + " added to each query"
+	if added := orZero(d.OriginLatency); added > 0 {
+		latency = ", " + duration(added) + " added to each query"
 	}
 	return facts{{"origin", db.String() + latency}}
 }

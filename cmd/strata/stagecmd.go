@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,9 +111,10 @@ const maxScriptBytes = 1 << 20
 
 // stageOptions checks the flags of the stage and reads its script.
 func (d *demoCommand) stageOptions(ctx context.Context) (o stage.Options, script stage.Script, err error) {
-	o = stage.Options{Origin: d.Origin, TTL: d.TTL, Latency: d.OriginLatency}
-	if d.TTL == hello.DefaultTTL { // no user waits three minutes for a stale greeting
-		o.TTL = stage.DefaultTTL
+	// No user waits three minutes for a stale greeting, unless the flag says so.
+	o = stage.Options{Origin: d.Origin, TTL: cmp.Or(orZero(d.TTL), stage.DefaultTTL), Latency: orZero(d.OriginLatency)}
+	if d.OriginLatency != nil && *d.OriginLatency == 0 {
+		o.Latency = -1 // none, in place of the default
 	}
 	if o.MemoryLimit, err = d.Stage.memoryLimit(stage.DefaultMemoryLimit); err != nil {
 		return o, script, err
