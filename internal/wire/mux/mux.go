@@ -405,7 +405,7 @@ func NewPair[C Line](o pool.Config[C], refused func(cn C, reply []byte) bool) *P
 // Do sends one command and waits for its reply, as [Mux.Do] does. reads: the command only
 // reads. If the connection was found dead before the reply came, and the command either was
 // not sent or only reads, Do sends it once more; and a third time if the second connection is
-// stuck, too. kept says that the Mux may still look at the ticket and the command: they must
+// stuck, too. An attempt that finds no other connection than the stuck one does not count. kept says that the Mux may still look at the ticket and the command: they must
 // not be used again.
 func (p *Pair[C]) Do(ctx context.Context, now time.Time, reads bool, t *Ticket, command []byte, to Answerer) (kept bool, err error) {
 	t.attempt = attempt{repeatable: reads}
