@@ -195,21 +195,20 @@ func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *ent
 func (r *read[K, V]) reliveRemote() {
 	defer r.c.contain("Tier.Extend")
 	k, lease := &r.candidate, r.right.lease
-	if r.call.own == nil || lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Down {
+	if r.call.own == nil || lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Lost() {
 		return
 	}
-	window := r.c.windows(k.own).window()
-	ctx, cancel := r.c.l2.Bound(context.WithoutCancel(r.ctx)) // the flight may be over, at HardTimeout
-	defer cancel()
+	window, ctx := r.c.windows(k.own).window(), context.WithoutCancel(r.ctx) // the flight may be over, at HardTimeout
 	switch fresh := time.Duration(k.times.Fresh - r.c.memory.Now()); {
 	case fresh > 0 && k.times.Fresh != l1.Forever:
 		there, kept := r.c.remoteLives(fresh, k.own)
-		refused, err := r.c.l2.Extend(ctx, r.l2.Name, there, kept, lease, k.id)
-		if r.answered("extend", err) && !refused {
+		if refused, answered := r.l2.Extend(ctx, r.c.l2, there, kept, lease, k.id); answered && !refused {
 			k.id, r.right.lease.Token, r.right.used = remote.ID(lease.Token), 0, true
 		}
 	case fresh <= 0 && window == 0:
-		_, err := r.c.l2.Put(ctx, []remote.Put{{Key: r.l2.Name, Lease: lease}})
+		op, cancel := r.c.l2.Bound(ctx)
+		defer cancel()
+		_, err := r.c.l2.Put(op, []remote.Put{{Key: r.l2.Name, Lease: lease}})
 		if r.answered("put", err) {
 			r.right.lease.Token, r.right.used = 0, true
 		}

@@ -18,7 +18,7 @@ import (
 // error: p, unless nil, is the value of a panic; else a callback has ended the goroutine.
 func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 	landed = flight.Where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
-	flight.Each(landed, func(r *read[K, V]) {
+	for _, r := range landed {
 		switch o := &r.outcome; {
 		case o.settled:
 		case p != nil:
@@ -26,10 +26,17 @@ func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 		case !o.res.Found && o.res.Err == nil:
 			r.settle(flight.Result[V]{Err: ErrLoadExited})
 		}
-		r.land()
-	})
+	}
+	landAll(landed)
 	g.all = nil
 	return landed
+}
+
+// landAll lands reads. L2 is asked at once to end their unused leases.
+func landAll[K comparable, V any](all []*read[K, V]) {
+	leased := func(r *read[K, V]) bool { return r.right.lease.Token != 0 }
+	flight.AtOnce(flight.Where(all, leased), (*read[K, V]).giveBack)
+	flight.Each(all, (*read[K, V]).land)
 }
 
 // land ends the flight of the read, unless it ended while the Loader ran.
@@ -53,9 +60,7 @@ func (r *read[K, V]) land() {
 			c.stored(r.ctx, r.f.Key, told, "L1")
 		}
 	}()
-	if r.right.lease.Token != 0 {
-		r.release(r.right.lease)
-	}
+	r.giveBack()
 	if c.passesMemory(&r.call) {
 		o.entry, o.negative = nil, nil
 	}
@@ -122,8 +127,7 @@ func notKept[K comparable, V any](r *read[K, V]) {
 	r.c.flights.NotKept(r.f)
 }
 
-// isAnswer reports whether err is the Loader's answer target. A panic is no
-// answer, even if it wraps target.
+// isAnswer reports whether err is the Loader's answer target. A panic is no answer, even if it wraps target.
 func isAnswer(err, target error) bool {
 	return errors.Is(err, target) && !isPanic(err)
 }
@@ -163,6 +167,12 @@ func (r *read[K, V]) count(stored bool, callers int) {
 			r.c.tell(hook, Event{Context: r.ctx, Key: r.f.Key, Tier: "L1"})
 		}
 	}
+}
+
+// giveBack releases the lease, if it was not used.
+func (r *read[K, V]) giveBack() {
+	r.release(r.right.lease)
+	r.right.lease.Token = 0
 }
 
 // release releases an unused lease, so that no instance waits for it.

@@ -20,10 +20,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// A waiting read asks again after a part of the time that it has waited, so that a
-// value is seen soon after it is stored, compared with the time of its load, and
-// L2 is rarely asked about long loads. With a bus that announces the ends of
-// leases these questions are the backstop only.
+// A waiting read asks again after a part of the time that it has waited, so that a value is seen soon after it is
+// stored, compared with the time of its load, and L2 is rarely asked about long loads. With a bus that announces the
+// ends of leases these questions are the backstop only.
 const (
 	minPoll  = time.Millisecond
 	maxPoll  = 50 * time.Millisecond
@@ -33,9 +32,8 @@ const (
 	askAgain = time.Nanosecond
 )
 
-// takeLeases asks for the leases of all reads. While L2 refuses to store it is not asked:
-// the load is for L1 alone. Of several reads, the ones that must wait for
-// another instance go on by themselves.
+// takeLeases asks for the leases of all reads. While L2 refuses to store it is not asked: the load is for L1 alone. Of
+// several reads, the ones that must wait for another instance go on by themselves.
 func (g *reads[K, V]) takeLeases() {
 	s := g.c.l2
 	if !s.HasTier() {
@@ -100,9 +98,8 @@ func (g *reads[K, V]) goApart(r *read[K, V]) {
 	g.apart.Go(own.finish)
 }
 
-// awaitLease asks for the lease, and waits while another instance has it. It
-// reports whether the read is settled: the other instance has stored its value, or
-// no caller waits any more.
+// awaitLease asks for the lease, and waits while another instance has it. It reports whether the read is settled: the
+// other instance has stored its value, or no caller waits any more.
 func (r *read[K, V]) awaitLease() (settled bool) {
 	waited := false
 	defer func() { r.countWait(waited) }()
@@ -132,11 +129,9 @@ func (r *read[K, V]) countWait(waited bool) {
 	}
 }
 
-// pause waits until the lease of the other instance has ended, or is worth another
-// question. The read has waited for some time already, and the lease lasts for
-// another left. again is false if the read is settled, or has waited for
-// Limits.HardTimeout: it loads then, and stores nowhere, since the other instance
-// may still store.
+// pause waits until the lease of the other instance has ended, or is worth another question. The read has waited for
+// some time already, and the lease lasts for another left. again is false if the read is settled, or has waited for
+// Limits.HardTimeout: it loads then, and stores nowhere, since the other instance may still store.
 func (r *read[K, V]) pause(ended <-chan struct{}, waited, left time.Duration) (settled, again bool) {
 	pause, last := r.untilNextPoll(waited, left), false
 	if d := r.c.o.Limits.HardTimeout; d > 0 && pause >= d-waited {
@@ -156,8 +151,7 @@ func (r *read[K, V]) pause(ended <-chan struct{}, waited, left time.Duration) (s
 	return false, true
 }
 
-// untilNextPoll is the time until the next question for a lease that lasts for
-// another left.
+// untilNextPoll is the time until the next question for a lease that lasts for another left.
 func (r *read[K, V]) untilNextPoll(waited, left time.Duration) time.Duration {
 	d := min(max(waited/pollPart, minPoll), maxPoll)
 	if r.c.l2.TellsEnds() && r.c.link.Connected() {
@@ -167,8 +161,7 @@ func (r *read[K, V]) untilNextPoll(waited, left time.Duration) time.Duration {
 	return min(d, min(d, left)+minPoll) // left may be the longest duration
 }
 
-// askLease asks once. left is not zero if another instance holds the lease: it is
-// the longest time that this may last.
+// askLease asks once. left is not zero if another instance holds the lease: it is the longest time that this may last.
 func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
 	// Only this question knows of the lease that it is granted. So it goes on when
 	// the callers of the read have left; they do not wait for it.
@@ -191,8 +184,7 @@ func (r *read[K, V]) passBy(a remote.Acquired) (settled bool) {
 	return false
 }
 
-// leaseRequest asks for the lease: to replace a stale value, or a fresh one that the read
-// must replace.
+// leaseRequest asks for the lease: to replace a stale value, or a fresh one that the read must replace.
 func (r *read[K, V]) leaseRequest() remote.Request {
 	q := remote.Request{Key: r.l2.Name, Replace: r.right.replaces, Known: r.known()}
 	if q.Replace == 0 && r.call.refresh {
@@ -224,9 +216,8 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 	return r.askToReplace(ctx, a.Held.ID)
 }
 
-// onHold applies a hold that L2 has told of. It lasts for another left. The
-// message about it may be late, lost, or from before this instance has begun: if the
-// hold is news here, so is the drop.
+// onHold applies a hold that L2 has told of. It lasts for another left. The message about it may be late, lost, or from
+// before this instance has begun: if the hold is news here, so is the drop.
 func (r *read[K, V]) onHold(left time.Duration) {
 	r.right.noStore = true
 	var removed []removal[K, V]
@@ -243,9 +234,8 @@ func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bo
 		r.right.replaces = id
 		return r.askLease()
 	}
-	// Make it stale, so that a lease can be had, and no more than that, so that it
-	// is there if the load fails. That voids the lease of an instance that came
-	// first.
+	// Make it stale, so that a lease can be had, and no more than that, so that it is there if the load fails. That
+	// voids the lease of an instance that came first.
 	if !r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window()) {
 		return false, 0
 	}
@@ -308,9 +298,8 @@ func (c *core) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
 	}
 }
 
-// keepLease renews a lease until stop is called or ctx, the load's, has
-// ended: a Loader that hangs holds up this instance only. A load done within a third of
-// the lease costs a timer and no goroutine.
+// keepLease renews a lease until stop is called or ctx, the load's, has ended: a Loader that hangs holds up this
+// instance only. A load done within a third of the lease costs a timer and no goroutine.
 func (c *core) keepLease(ctx context.Context, h heldLease) (stop func()) {
 	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.settings.Limits.Lease/3, func() {

@@ -22,8 +22,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// lookUp looks up the reads in both tiers, lands the reads that this settles,
-// and returns them. The others remain.
+// lookUp looks up the reads in both tiers, lands the reads that this settles, and returns them. The others remain.
 func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	done := false
 	defer func() {
@@ -53,8 +52,7 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	return landed
 }
 
-// lookAgain looks for an entry that came to L1 since the caller looked. A
-// stale one becomes the candidate.
+// lookAgain looks for an entry that came to L1 since the caller looked. A stale one becomes the candidate.
 func (r *read[K, V]) lookAgain() (settled bool) {
 	c := r.c
 	if r.call.noMemory {

@@ -29,8 +29,7 @@ const maxRemoteLife = 10 * 365 * 24 * time.Hour
 type toStore[K comparable, V any] struct {
 	r   *read[K, V]
 	put remote.Put
-	// left is the life of the value; loaded is when its load ended, from when the
-	// life counts, however slow L2 is.
+	// left is the life of the value; loaded is when its load ended, from when the life counts, however slow L2 is.
 	left   time.Duration
 	loaded int64
 	// negative says that the answer is "not found".
@@ -59,9 +58,8 @@ func (g *reads[K, V]) store() {
 	}
 }
 
-// label gives the answer of the Loader its tags: the tags that the call and the load have
-// named, or else the tags of the value that still holds. For a value it adds the tags of
-// Options.Tags.
+// label gives the answer of the Loader its tags: the tags that the call and the load have named, or else the tags of
+// the value that still holds. For a value it adds the tags of Options.Tags.
 func (r *read[K, V]) label() {
 	o, k := &r.outcome, &r.candidate
 	switch err := o.res.Err; {
@@ -168,9 +166,8 @@ func (c *core) remoteLives(left time.Duration, own *expiry.Own) (fresh, kept tim
 	return min(left, maxRemoteLife), min(c.kept(left, own), maxRemoteLife)
 }
 
-// keepNotFound makes "not found" a negative entry for L1, for as long as the call
-// or the load has said, or else for NotFoundTTL; or writes to s how to tell L2
-// before that. L2 drops the value that it holds then.
+// keepNotFound makes "not found" a negative entry for L1, for as long as the call or the load has said, or else for
+// NotFoundTTL; or writes to s how to tell L2 before that. L2 drops the value that it holds then.
 func (r *read[K, V]) keepNotFound(err error, s *toStore[K, V]) (ok bool) {
 	left := r.c.lifeOfAbsent(&r.call)
 	if r.right.noStore {
@@ -190,8 +187,7 @@ func (r *read[K, V]) keepNotFound(err error, s *toStore[K, V]) (ok bool) {
 	return true
 }
 
-// keepCandidate gives the candidate a new life. L2 is not sent the value again if
-// it holds that very value.
+// keepCandidate gives the candidate a new life. L2 is not sent the value again if it holds that very value.
 func (r *read[K, V]) keepCandidate(s *toStore[K, V]) (ok bool) {
 	k := &r.candidate
 	left := r.c.life(&r.call)
@@ -203,12 +199,10 @@ func (r *read[K, V]) keepCandidate(s *toStore[K, V]) (ok bool) {
 		return r.keepValue(*k.value, s)
 	}
 	loaded := r.outcome.ended
-	ctx, cancel := r.opContext()
-	defer cancel()
 	fresh, kept := r.c.remoteLives(left, k.own)
-	refused, err := r.c.l2.Extend(ctx, r.l2.Name, fresh, kept, r.right.lease, k.id)
+	refused, answered := r.l2.Extend(r.ctx, r.c.l2, fresh, kept, r.right.lease, k.id)
 	switch {
-	case !r.answered("extend", err):
+	case !answered:
 	case refused: // another value is held by now, or the lease is gone
 		return r.keepValue(*k.value, s)
 	default:
@@ -310,8 +304,7 @@ func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 	}
 }
 
-// sealAbsent returns the value by which L2 remembers that the origin does not have
-// a key, with the tags of that answer.
+// sealAbsent returns the value by which L2 remembers that the origin does not have a key, with the tags of that answer.
 func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
 	b, flags := begin(nil, tags, nil, clock)
 	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)

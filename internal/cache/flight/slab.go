@@ -49,6 +49,19 @@ func Where[E any](s []E, f func(E) bool) []E {
 	return s
 }
 
+// AtOnce calls f for each of all, at once, and returns when all calls have returned.
+func AtOnce[T any](all []T, f func(T)) {
+	if len(all) == 1 {
+		f(all[0])
+		return
+	}
+	var calls sync.WaitGroup
+	for _, one := range all {
+		calls.Go(func() { f(one) })
+	}
+	calls.Wait()
+}
+
 // Each calls f for each of all, also for those behind one for which f ends the goroutine.
 func Each[T any](all []T, f func(T)) {
 	next := 0

@@ -9,6 +9,7 @@ package l2
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/wire/overdue"
@@ -32,6 +33,9 @@ type Session struct {
 	// cancelled, or L2 has refused an operation.
 	Cancelled bool
 
+	// lost is set when an operation of one of the sessions of a batch, on the key's server, has got no answer in
+	// time: the others do not wait for theirs. Nil for a session alone.
+	lost      *atomic.Bool
 	probes    Probes // the breakers that its operations decide on
 	collapses uint64 // of pending drops, from before the first request
 	repeats   uint64 // of confirmed drops, from before the first request
@@ -52,8 +56,12 @@ func (x *Session) Allowed(s *Store) bool {
 // MayStore finds out whether the key's server gets requests for leases, and stores.
 func (x *Session) MayStore(s *Store) {
 	ok, probe := s.mayStore(x.Name)
-	x.NoStore, x.probes.Stores = !ok, probe
+	x.NoStore, x.probes.Stores, x.lost = !ok, probe, nil
 }
+
+// Lost reports that the session sends no more requests, as [Session.Down], or because another session of its batch
+// has got no answer.
+func (x *Session) Lost() bool { return x.Down || x.lost != nil && x.lost.Load() }
 
 // Sessions are the sessions of several reads: N of them, of which At returns the i-th.
 type Sessions struct {
@@ -77,13 +85,14 @@ func (s *Store) AllowAll(xs Sessions) {
 }
 
 // MayStoreAll is [Session.MayStore] for several sessions: the first of each server decides
-// for the others.
+// for the others. From then on the sessions of a server know of each other's lost operations.
 func (s *Store) MayStoreAll(xs Sessions) {
 	for _, part := range s.guards.split(xs.N, false, xs.name) {
 		first := xs.At(part[0])
 		first.MayStore(s)
+		lost := new(atomic.Bool)
 		for _, i := range part {
-			xs.At(i).NoStore = first.NoStore
+			xs.At(i).NoStore, xs.At(i).lost = first.NoStore, lost
 		}
 	}
 }
@@ -144,7 +153,9 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 		name = ""
 	}
 	s.Report(ctx, op, name, err, x.probes)
-	x.Down = x.Down || err != nil && !unkept(err)
+	if x.Down = x.Down || err != nil && !unkept(err); x.lost != nil && timedOut(err) {
+		x.lost.Store(true)
+	}
 	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
 	if s.repeat(); err == nil && x.repeats != s.moves.repeats.Load() {
 		// The answer may come from a server that has not heard of a drop yet.
@@ -221,15 +232,30 @@ func LatestDrop(drops map[string]remote.Tag, tags []string) (latest remote.Tag) 
 
 // Expire makes the session's key stale in L2, for at most left from now on.
 func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration) bool {
+	if x.Lost() {
+		return false
+	}
 	_, err := s.drop(ctx, []remote.Drop{{Key: x.Name, Soft: true, Left: left}})
 	return x.Answered(read, s, "drop", err)
+}
+
+// Extend gives a value of the session's key a new life. It reports whether L2 has answered, and has refused that.
+func (x *Session) Extend(read context.Context, s *Store, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused, answered bool) {
+	if x.Lost() {
+		return false, false
+	}
+	ctx, cancel := s.Bound(read)
+	defer cancel()
+	begun := time.Now()
+	refused, err := s.tier.Extend(ctx, x.Name, fresh, left, l, id)
+	return refused, x.Answered(read, s, "extend", s.meter.end(ctx, Extend, begun, err))
 }
 
 // Release ends a lease that was not used, so that no instance waits for it. It also ends
 // the lease of a read cancelled while it stored: if the value was stored nevertheless,
 // the lease is void already.
 func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
-	if l.Token == 0 || x.Down && !x.Cancelled || s.tier == nil {
+	if l.Token == 0 || x.Lost() && !x.Cancelled || s.tier == nil {
 		return
 	}
 	ctx, cancel := s.Bound(context.WithoutCancel(read))

@@ -440,10 +440,3 @@ func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duratio
 func (s *Store) Put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	return s.put(ctx, puts)
 }
-
-// Extend gives a value a new life. It does not report the outcome.
-func (s *Store) Extend(ctx context.Context, name string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	begun := time.Now()
-	refused, err = s.tier.Extend(ctx, name, fresh, left, l, id)
-	return refused, s.meter.end(ctx, Extend, begun, err)
-}
