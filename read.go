@@ -279,12 +279,20 @@ func (g *reads[K, V]) anyLeft(settle func(*read[K, V]) bool) bool {
 	if len(rest) > 0 && len(rest) < len(g.all) {
 		settled := flight.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
 		g.all = rest
-		g.apart.Go(func() { flight.Each(settled, (*read[K, V]).land) })
+		g.apart.Go(func() { g.landBefore(settled) })
 	}
 	return len(rest) > 0
 }
 
 // scope is the context of the flight, or of the batch, that the reads belong to.
+// landBefore lands some before the other reads, which may be abandoned without them.
+func (g *reads[K, V]) landBefore(some []*read[K, V]) {
+	for _, r := range some {
+		g.batch.Without(r.f)
+	}
+	landAll(some)
+}
+
 func (g *reads[K, V]) scope() *limit.Scope {
 	if g.batch != nil {
 		return g.batch.Context()

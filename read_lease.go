@@ -93,6 +93,7 @@ func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
 // goApart lets r go on by itself, as if its key had been asked for alone.
 func (g *reads[K, V]) goApart(r *read[K, V]) {
 	g.all = slices.DeleteFunc(slices.Clone(g.all), func(o *read[K, V]) bool { return o == r })
+	g.batch.Without(r.f)
 	own := &reads[K, V]{c: g.c, ctx: r.ctx, call: g.call, load: g.load, all: []*read[K, V]{r}}
 	own.call.refresh = r.call.refresh // a gathered batch may have both
 	g.apart.Go(own.finish)

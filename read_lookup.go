@@ -44,9 +44,7 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	rest := g.unsettled()
 	if len(rest) < len(g.all) {
 		landed = flight.Where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
-		for _, r := range landed {
-			r.land()
-		}
+		g.landBefore(landed)
 	}
 	g.all, done = rest, true
 	return landed

@@ -228,6 +228,15 @@ func (b *Batch[K, V]) Ended(cause error) {
 	}
 }
 
+// Without says that f, one of the batch's flights, needs the Context of the batch no more: it lands before
+// the others, or loads by itself. So the others alone decide whether the batch is abandoned. It does nothing for a
+// nil batch, and for a flight that was not launched.
+func (b *Batch[K, V]) Without(f *Flight[K, V]) {
+	if b != nil && f.scope != nil && f.scope.Leave(b) {
+		b.Ended(errAbandoned)
+	}
+}
+
 // waitsForAll reports whether the caller that leads waits for all launched flights at
 // once. A nil batch does not.
 func (b *Batch[K, V]) waitsForAll() bool { return b != nil && b.all != nil }

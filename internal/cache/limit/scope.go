@@ -67,6 +67,17 @@ func (s *Scope) Follow(f Follower) {
 	}
 }
 
+// Leave undoes Follow, and reports true, if f is the follower and has not been told of the end.
+func (s *Scope) Leave(f Follower) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.follower != f || s.cause != nil {
+		return false
+	}
+	s.follower = nil
+	return true
+}
+
 // End cancels the Scope with a cause.
 func (s *Scope) End(cause error) {
 	if f := s.over(cause); f != nil {
