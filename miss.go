@@ -209,9 +209,11 @@ func (c *Cache[K, V]) readBeside(ctx, soft context.Context, key K, o *call, r *f
 	}
 	p, err = c.flights.Do(within, flight.Patience{}, key, flight.Read, l, r)
 	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(o, r, since))
-	if p == flight.Led && l.again && !ok {
-		<-within.Done() // its time is over: the connection may have seen that first
-		return p, ctx.Err() != nil, cmp.Or(err, ctx.Err())
+	if p == flight.Led && l.again {
+		if p = flight.Joined; !ok {
+			<-within.Done() // its time is over: the connection may have seen that first
+			return p, ctx.Err() != nil, cmp.Or(err, ctx.Err())
+		}
 	}
 	return p, ok, nil
 }

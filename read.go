@@ -214,10 +214,8 @@ func (l *leader[K, V]) Then(f *flight.Flight[K, V]) {
 		g.begin(g.all[0], ctx, f)
 	}
 	r := g.all[0]
-	r.ctx = ctx
-	if g.call.skipRead {
-		r.prepareReload()
-	} else if l.again && len(g.lookUp()) > 0 {
+	r.ctx, r.beside = ctx, l.beside
+	if l.again && len(g.lookUp()) > 0 {
 		return
 	}
 	if g.call.gathers && !g.call.skipRead {
@@ -238,6 +236,9 @@ func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight
 func (g *reads[K, V]) finish() {
 	defer g.apart.Wait()
 	defer func() { g.landRest(recover()) }() // land, also when the Loader ends the goroutine
+	if g.call.skipRead {
+		g.all[0].prepareReload()
+	}
 	// Lease: one of all instances loads, and the others wait for its value. A load waits for its turn
 	// in this instance first, so that no lease is held in that queue.
 	if g.c.l2.HasTier() || g.c.o.Limits.MaxLoads > 0 {
@@ -284,7 +285,6 @@ func (g *reads[K, V]) anyLeft(settle func(*read[K, V]) bool) bool {
 	return len(rest) > 0
 }
 
-// scope is the context of the flight, or of the batch, that the reads belong to.
 // landBefore lands some before the other reads, which may be abandoned without them.
 func (g *reads[K, V]) landBefore(some []*read[K, V]) {
 	for _, r := range some {
@@ -293,6 +293,7 @@ func (g *reads[K, V]) landBefore(some []*read[K, V]) {
 	landAll(some)
 }
 
+// scope is the context of the flight, or of the batch, that the reads belong to.
 func (g *reads[K, V]) scope() *limit.Scope {
 	if g.batch != nil {
 		return g.batch.Context()
@@ -338,6 +339,9 @@ func (g *reads[K, V]) flights() iter.Seq2[*flight.Flight[K, V], bool] {
 // or has waited there for Limits.HardTimeout.
 func (r *read[K, V]) noSlot(err error) {
 	if errors.Is(err, limit.ErrNoSlot) {
+		if r.pending {
+			r.startReload() // for the callers that have joined
+		}
 		r.fail(errNoSlot)
 		return
 	}

@@ -236,9 +236,6 @@ func (r *read[K, V]) serveCandidate(err error) bool {
 // Limits.SoftTimeout.
 func (r *read[K, V]) offer() {
 	k := &r.candidate
-	if r.pending {
-		return // it may have been dropped by the time that the load begins
-	}
 	if r.c.o.Limits.SoftTimeout > 0 && r.loads && k.until != 0 {
 		res := r.stale()
 		res.TagWatermark = r.tagGeneration

@@ -141,8 +141,8 @@ func isPanic(err error) bool {
 // count adds the flight to the numbers.
 func (r *read[K, V]) count(stored bool, callers int) {
 	n, o := &r.c.counts, &r.outcome
-	if r.beside && (!o.res.Found || o.res.Note&noteStale != 0) && !isAnswer(o.res.Err, ErrNotFound) {
-		return // its caller counts as joining the reload
+	if r.beside && (r.f.Context() != nil || (!o.res.Found || o.res.Note&noteStale != 0) && !isAnswer(o.res.Err, ErrNotFound)) {
+		return // its caller counts as joining the reload, also if it has not waited for the end
 	}
 	switch o.how {
 	case endAbandoned:

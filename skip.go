@@ -44,6 +44,8 @@ func reloadInto[K comparable, V any](ctx context.Context, c *Cache[K, V], key K,
 // prepareReload leaves the look-up in L2 to the question for the lease: the answer brings the value that L2 holds. A reload that
 // follows another load here lets other instances ask first, which may have been waiting for the lease of that load.
 func (r *read[K, V]) prepareReload() {
+	r.lookAgain() // for callers that join: a drop before the load begins ends the offer
+	r.candidate, r.suspect = candidate[K, V]{}, suspect[K, V]{}
 	if !r.c.l2.HasTier() {
 		return
 	}

@@ -56,11 +56,13 @@ func (s spot[K, V]) fenceFlights() {
 }
 
 // fenceFlight takes the right of f, and makes it unjoinable unless its load is
-// still to begin. s.mu is held.
+// still to begin: then it offers nothing from before. s.mu is held.
 func (s *shard[K, V]) fenceFlight(f *Flight[K, V]) {
-	if f.fenced = true; !f.pending {
-		s.detach(f)
+	if f.fenced = true; f.pending {
+		f.offered = nil
+		return
 	}
+	s.detach(f)
 }
 
 // FenceAll takes the rights of all keys, as Fence does for one, without dropping:

@@ -85,11 +85,15 @@ func (g *Group[K, V]) take(p Patience, f *Flight[K, V], r *Result[V]) (next <-ch
 }
 
 // Offer makes r the offer of f, until some time: callers may take it instead of
-// waiting for the end of f. It replaces an earlier offer.
+// waiting for the end of f. It replaces an earlier offer. A reload with a fence since its
+// registration offers nothing until Start: callers from after the fence join it.
 func (g *Group[K, V]) Offer(f *Flight[K, V], r Result[V], until int64) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if f.pending && f.fenced {
+		return
+	}
 	r.Offered = true
 	f.offered = &offer[V]{result: r, until: until}
 	if f.offers != nil {
