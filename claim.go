@@ -286,9 +286,7 @@ func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, 
 
 // ask asks for the lease once, and keeps it if it is granted.
 func (r *read[K, V]) ask() (a remote.Acquired, err error) {
-	ctx, cancel := r.c.l2.Bound(context.WithoutCancel(r.ctx)) // as in askLease
-	defer cancel()
-	a = r.c.l2.Acquire(ctx, []remote.Request{r.leaseRequest()}, r.c.o.Limits.Lease)[0]
+	a = r.c.l2.AcquireInTime(r.ctx, r.leaseRequest(), r.c.o.Limits.Lease)
 	if !r.answered("acquire", a.Err) {
 		r.passBy(a)
 		return a, cmp.Or(a.Err, errUnsettled)

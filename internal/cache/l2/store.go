@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -109,6 +110,7 @@ type abilities struct {
 // New returns a Store. It does not wait for the network.
 func New(o Options) *Store {
 	s := &Store{o: o}
+	s.waits.asks = limit.NewBackground(math.MaxInt)
 	s.versions.schemas = append([]uint64{o.Schema}, o.Older...)
 	s.guards.make = func(server string) *guard {
 		return &guard{
@@ -253,7 +255,7 @@ func (s *Store) Hurry() {
 	}
 }
 
-// Close tries pending drops until ctx ends, and returns the lost ones.
+// Close tries pending drops until ctx ends, and returns the lost ones. It waits for questions without callers.
 func (s *Store) Close(ctx context.Context) retry.Lost {
 	if s.health.log != nil {
 		defer s.health.log.Leave()
@@ -262,6 +264,7 @@ func (s *Store) Close(ctx context.Context) retry.Lost {
 	if s.news.unsent != nil {
 		lost.Add(s.news.unsent.Close(ctx))
 	}
+	s.waits.close(ctx)
 	return lost
 }
 

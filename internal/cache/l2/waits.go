@@ -1,13 +1,25 @@
+// Waits for leases. A read waits for the lease of another instance until that ends, and a caller with a context for the
+// answer to its question for one.
+// Invariant: a lease is released if it is granted after the caller has left.
+
 package l2
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/limit"
+	"github.com/strata-cache/strata/remote"
 )
 
 // waits are the reads that wait for leases of other instances, by the names of
-// their keys. The zero waits has none.
+// their keys.
 type waits struct {
+	asks *limit.Background // questions for leases, see [Store.AcquireInTime]
+
 	mu sync.Mutex // guards below, and each Wait
 	of map[string]*Wait
 }
@@ -97,3 +109,51 @@ func (s *share) add(yes bool) {
 
 // mostly reports whether four of five answers were yes.
 func (s *share) mostly() bool { return s.parts.Load() > shareWhole/5*4 }
+
+// AcquireInTime asks for one lease, for a caller that leaves when ctx ends. The question goes on then, and releases the lease
+// that it is granted. The caller gets a panic of the Tier, unless it has left.
+func (s *Store) AcquireInTime(ctx context.Context, r remote.Request, d time.Duration) (a remote.Acquired) {
+	answer, panicked := make(chan remote.Acquired), make(chan any, 1)
+	if !s.waits.asks.Run(&answer, func(func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				panicked <- p
+			}
+		}()
+		op, cancel := s.Bound(context.WithoutCancel(ctx))
+		defer cancel()
+		late := s.Acquire(op, []remote.Request{r}, d)[0]
+		select {
+		case answer <- late:
+		case <-ctx.Done():
+			x := Session{Name: r.Key}
+			x.Release(ctx, s, late.Lease)
+		}
+	}) {
+		a.Err = errClosed
+		return a
+	}
+	select {
+	case a = <-answer:
+	case p := <-panicked:
+		panic(p)
+	case <-ctx.Done():
+		a.Err = ctx.Err()
+	}
+	return a
+}
+
+// errClosed is the error of a question after Close.
+var errClosed = errors.New("l2: closed")
+
+// close ends AcquireInTime, and waits until its questions have ended, or ctx has.
+func (w *waits) close(ctx context.Context) {
+	w.asks.Close()
+	within, ended := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		defer ended()
+		w.asks.Wait()
+	})
+	<-within.Done()
+}

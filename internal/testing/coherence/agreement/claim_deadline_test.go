@@ -1,0 +1,56 @@
+package agreement_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+func TestAddAndTakeReturnAtTheirOwnDeadline(t *testing.T) {
+	for _, op := range []string{"Acquire", "Put", "Release", "Get"} {
+		for _, take := range []bool{false, true} {
+			t.Run(fmt.Sprint(op, take), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := lab.NewShared()
+					var slow atomic.Bool
+					c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+						o.Remote.Timeout = 3 * time.Second
+						o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(o, _ string) (time.Duration, error) {
+							if slow.Load() && o == op {
+								return 2 * time.Second, nil
+							}
+							return 0, nil
+						})
+					})
+					if take {
+						lab.Must(t, c.Set(t.Context(), "k", 1))
+					}
+					slow.Store(true)
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					begun := time.Now()
+					var err error
+					if take {
+						_, _, err = c.Take(ctx, "k")
+					} else {
+						_, err = c.Add(ctx, "k", 1)
+					}
+					if took := time.Since(begun); took > 250*time.Millisecond {
+						t.Errorf("%v after %v, want 100ms", err, took)
+					}
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
