@@ -51,8 +51,10 @@ func Where[E any](s []E, f func(E) bool) []E {
 
 // AtOnce calls f for each of all, at once, and returns when all calls have returned.
 func AtOnce[T any](all []T, f func(T)) {
-	if len(all) == 1 {
-		f(all[0])
+	if len(all) <= 1 { // without goroutines, and without memory for them
+		for _, one := range all {
+			f(one)
+		}
 		return
 	}
 	var calls sync.WaitGroup

@@ -115,14 +115,16 @@ func (s *share) mostly() bool { return s.parts.Load() > shareWhole/5*4 }
 func (s *Store) AcquireInTime(ctx context.Context, r remote.Request, d time.Duration) (a remote.Acquired) {
 	answer, panicked := make(chan remote.Acquired), make(chan any, 1)
 	if !s.waits.asks.Run(&answer, func(func()) {
+		asked := false
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p != nil || !asked {
 				panicked <- p
 			}
 		}()
 		op, cancel := s.Bound(context.WithoutCancel(ctx))
 		defer cancel()
 		late := s.Acquire(op, []remote.Request{r}, d)[0]
+		asked = true
 		select {
 		case answer <- late:
 		case <-ctx.Done():
@@ -136,15 +138,22 @@ func (s *Store) AcquireInTime(ctx context.Context, r remote.Request, d time.Dura
 	select {
 	case a = <-answer:
 	case p := <-panicked:
-		panic(p)
+		if p != nil {
+			panic(p)
+		}
+		a.Err = errExited
 	case <-ctx.Done():
 		a.Err = ctx.Err()
 	}
 	return a
 }
 
-// errClosed is the error of a question after Close.
-var errClosed = errors.New("l2: closed")
+var (
+	// errClosed is the error of a question after Close.
+	errClosed = errors.New("l2: closed")
+	// errExited is the error of a question whose goroutine the Tier has ended.
+	errExited = errors.New("l2: the Tier has ended the goroutine")
+)
 
 // close ends AcquireInTime, and waits until its questions have ended, or ctx has.
 func (w *waits) close(ctx context.Context) {

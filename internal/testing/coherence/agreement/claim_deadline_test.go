@@ -54,3 +54,24 @@ func TestAddAndTakeReturnAtTheirOwnDeadline(t *testing.T) {
 		}
 	}
 }
+
+func TestAddOverATierThatExitsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.NewShared()
+		var exits atomic.Bool
+		c := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stratatest.FaultyTier(s.Tier, func(op, _ string) (time.Duration, error) {
+				if exits.Load() && op == "Acquire" {
+					lab.ExitGoroutine()
+				}
+				return 0, nil
+			})
+		})
+		exits.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if added, err := c.Add(ctx, "k", 1); added || err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v; want the error of the tier", added, err)
+		}
+	})
+}
