@@ -102,7 +102,7 @@ type Options struct {
 	MaxLifetime time.Duration
 
 	// MaxValue is the largest string sent as an argument or accepted from the
-	// server, in bytes. Default 512 MiB.
+	// server, in bytes. Default 512 MiB. A Tier needs 16 KiB at least: INFO, by which it knows its server, is one string.
 	MaxValue int
 	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB. Besides,
 	// a reply has at most 1,048,576 elements, nested 32 deep, and lines of

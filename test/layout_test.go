@@ -75,6 +75,16 @@ func position(t *testing.T, tier *redis.Tier) remote.Position {
 	return p
 }
 
+// TestTierKnowsItsServerWithTheLeastMaxValue is the sentence about MaxValue in its doc.
+func TestTierKnowsItsServerWithTheLeastMaxValue(t *testing.T) {
+	c := servers.StartRedis(t).Client(t, patiently, func(o *redis.Options) { o.MaxValue = 16 << 10 })
+	tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+	position(t, tier)
+	if w, err := tier.Probe(t.Context()); err != nil || len(w) != 0 {
+		t.Errorf("%q, %v", w, err)
+	}
+}
+
 func TestRedisThatWasSetBackIsNotBelieved(t *testing.T) {
 	for _, field := range []string{"drops", "expiries", "clock"} {
 		for _, value := range []string{"0", "", "-1", "none", "99999999999999999999"} {
