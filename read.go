@@ -253,7 +253,7 @@ func (g *reads[K, V]) finish() {
 		g.takeLeases()
 	}
 	// Load, unless all callers have left, or the key has failed and the retry budget is spent.
-	if !g.anyLeft(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
+	if !g.anyLeft(func(r *read[K, V]) { r.over(); r.ration() }) {
 		return
 	}
 	if g.call.skipRead {
@@ -272,7 +272,7 @@ func (g *reads[K, V]) unsettled() []*read[K, V] {
 
 // anyLeft calls settle for each read without an outcome, and reports whether any is left without
 // one. If so, the others land beside it: they give leases back, and neither waits for the other.
-func (g *reads[K, V]) anyLeft(settle func(*read[K, V]) bool) bool {
+func (g *reads[K, V]) anyLeft(settle func(*read[K, V])) bool {
 	for _, r := range g.unsettled() {
 		settle(r)
 	}
@@ -348,21 +348,19 @@ func (r *read[K, V]) noSlot(err error) {
 	r.settle(flight.Result[V]{Err: r.c.flightError(err)})
 }
 
-// over settles the read if its flight was cancelled, and reports whether it was.
-func (r *read[K, V]) over() bool {
-	if r.ctx.Err() == nil {
-		return false
+// over settles the read if its flight was cancelled.
+func (r *read[K, V]) over() {
+	if r.ctx.Err() != nil {
+		r.settle(flight.Result[V]{Err: r.c.flightError(context.Cause(r.ctx))})
 	}
-	r.settle(flight.Result[V]{Err: r.c.flightError(context.Cause(r.ctx))})
-	return true
 }
 
 // ration settles the read with the last failure if its load would be one more attempt at a
 // failed key, and the retry budget is spent.
-func (r *read[K, V]) ration() (spent bool) {
+func (r *read[K, V]) ration() {
 	c := r.c
-	if r.call.skipRead || !c.origin.Rations() || c.near.Failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
-		return false
+	if r.outcome.settled || r.call.skipRead || !c.origin.Rations() || c.near.Failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
+		return
 	}
 	c.counts.budgetSpent.Add(1)
 	last := ErrOverloaded // if L1 has forgotten the failure
@@ -370,7 +368,6 @@ func (r *read[K, V]) ration() (spent bool) {
 		last = e.Value.Err
 	}
 	r.fail(last)
-	return true
 }
 
 // fail settles a read that may not load, or cannot: with the candidate if that

@@ -34,8 +34,10 @@ func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
 
 // landAll lands reads. L2 is asked at once to end their unused leases.
 func landAll[K comparable, V any](all []*read[K, V]) {
-	leased := func(r *read[K, V]) bool { return r.right.lease.Token != 0 }
-	flight.AtOnce(flight.Where(all, leased), (*read[K, V]).giveBack)
+	leased := flight.Where(all, func(r *read[K, V]) bool { return r.right.lease.Token != 0 })
+	if len(leased) > 0 { // or the function of AtOnce would take memory
+		flight.AtOnce(leased, (*read[K, V]).giveBack)
+	}
 	flight.Each(all, (*read[K, V]).land)
 }
 

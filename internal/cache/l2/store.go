@@ -110,7 +110,6 @@ type abilities struct {
 // New returns a Store. It does not wait for the network.
 func New(o Options) *Store {
 	s := &Store{o: o}
-	s.waits.asks = limit.NewBackground(math.MaxInt)
 	s.versions.schemas = append([]uint64{o.Schema}, o.Older...)
 	s.guards.make = func(server string) *guard {
 		return &guard{
@@ -121,6 +120,7 @@ func New(o Options) *Store {
 	s.guards.whole = s.guards.make("")
 	if o.Tier != nil {
 		s.bind(o.Tier)
+		s.waits.asks = limit.NewBackground(math.MaxInt)
 	}
 	var fleet retry.Fleet
 	if s.guards.fleet != nil {

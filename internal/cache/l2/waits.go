@@ -18,7 +18,7 @@ import (
 // waits are the reads that wait for leases of other instances, by the names of
 // their keys.
 type waits struct {
-	asks *limit.Background // questions for leases, see [Store.AcquireInTime]
+	asks *limit.Background // questions for leases, see [Store.AcquireInTime]; nil without a Tier
 
 	mu sync.Mutex // guards below, and each Wait
 	of map[string]*Wait
@@ -157,6 +157,9 @@ var (
 
 // close ends AcquireInTime, and waits until its questions have ended, or ctx has.
 func (w *waits) close(ctx context.Context) {
+	if w.asks == nil {
+		return // there is no Tier
+	}
 	w.asks.Close()
 	within, ended := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
