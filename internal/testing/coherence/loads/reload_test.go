@@ -13,18 +13,27 @@ import (
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 )
 
+// queued returns a cache with the stale value 0 of the key "k", and with a SkipRead of it that waits for the slot of another
+// load, which does not end.
+func queued(t *testing.T, change ...func(*strata.Options[string, int64])) *strata.Cache[string, int64] {
+	t.Helper()
+	one := func(o *strata.Options[string, int64]) { o.Limits.MaxLoads = 1 }
+	c := lab.NewCache(t, append([]func(*strata.Options[string, int64]){patient, one}, change...)...)
+	lab.Must(t, c.Set(t.Context(), "k", 0, strata.WithTags("t")))
+	time.Sleep(2 * time.Minute)
+	s := newStubborn(5)
+	t.Cleanup(func() { close(s.end) })
+	go c.GetOrLoad(t.Context(), "other", s.load)
+	synctest.Wait()
+	go c.GetOrLoad(t.Context(), "k", lab.Never(t), strata.SkipRead())
+	synctest.Wait()
+	return c
+}
+
 func TestSoftTimeoutHoldsBesideAReloadThatHasNotBegun(t *testing.T) {
 	t.Run("queue", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := lab.NewCache(t, patient, softly, func(o *strata.Options[string, int64]) { o.Limits.MaxLoads = 1 })
-			lab.Must(t, c.Set(t.Context(), "k", 0))
-			time.Sleep(2 * time.Minute)
-			s := newStubborn(5)
-			defer close(s.end)
-			go c.GetOrLoad(t.Context(), "other", s.load)
-			synctest.Wait()
-			go c.GetOrLoad(t.Context(), "k", lab.Never(t), strata.SkipRead())
-			synctest.Wait()
+			c := queued(t, softly)
 			if took := lab.GetTakes(t, c, lab.Never(t), 0); took != 100*time.Millisecond {
 				t.Errorf("waited %v, want 100ms", took)
 			}
@@ -32,15 +41,7 @@ func TestSoftTimeoutHoldsBesideAReloadThatHasNotBegun(t *testing.T) {
 	})
 	t.Run("queue without SoftTimeout", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := lab.NewCache(t, patient, func(o *strata.Options[string, int64]) { o.Limits.MaxLoads = 1 })
-			lab.Must(t, c.Set(t.Context(), "k", 0))
-			time.Sleep(2 * time.Minute)
-			s := newStubborn(5)
-			defer close(s.end)
-			go c.GetOrLoad(t.Context(), "other", s.load)
-			synctest.Wait()
-			go c.GetOrLoad(t.Context(), "k", lab.Never(t), strata.SkipRead())
-			synctest.Wait()
+			c := queued(t)
 			if v, err := c.GetOrLoad(t.Context(), "k", lab.Never(t)); v != 0 || err != nil {
 				t.Errorf("%v, %v, want the stale value", v, err)
 			}
@@ -73,15 +74,7 @@ func TestReloadThatHasNotBegunOffersNothingDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := lab.NewCache(t, patient, softly, func(o *strata.Options[string, int64]) { o.Limits.MaxLoads = 1 })
-				lab.Must(t, c.Set(t.Context(), "k", 0, strata.WithTags("t")))
-				time.Sleep(2 * time.Minute)
-				s := newStubborn(5)
-				defer close(s.end)
-				go c.GetOrLoad(t.Context(), "other", s.load)
-				synctest.Wait()
-				go c.GetOrLoad(t.Context(), "k", lab.Never(t), strata.SkipRead())
-				synctest.Wait()
+				c := queued(t, softly)
 				lab.Must(t, drop(t.Context(), c))
 				begun := time.Now()
 				v, err := c.GetOrLoad(t.Context(), "k", lab.Never(t))
