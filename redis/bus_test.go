@@ -298,7 +298,7 @@ func TestBusProvesItselfWhileTheSlotOfItsChannelMoves(t *testing.T) {
 }
 
 // TestFollowerThatComesRightAfterAnotherOneMissesNothing: the server ends the subscription of the first follower after it has
-// agreed to it, and has not agreed to that of the second one.
+// agreed to it, and before it agrees to the second one.
 func TestFollowerThatComesRightAfterAnotherOneMissesNothing(t *testing.T) {
 	change := func(s *fakes.Redis, _ *redis.Options) {
 		var subscribe fakes.RedisHandler

@@ -327,7 +327,7 @@ func codeOf(v resp.Value) []byte {
 const noAuth = "NOAUTH"
 
 // disowned reports whether an error reply with this text says that the server does not know the user of
-// the connection, and has carried out nothing. The code alone may be that of a script, which has had effects.
+// the connection, and has carried out nothing. A script, which has had effects, may answer with the code, too.
 func disowned(text []byte) bool {
 	return bytes.HasPrefix(text, []byte(noAuth+" Authentication required"))
 }

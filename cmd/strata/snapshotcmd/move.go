@@ -203,7 +203,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	if err != nil {
 		return nil, wire.CleanError(err)
 	}
-	req.Header, req.Host = h.Clone(), h.Get("Host") // empty, it is that of the URL
+	req.Header, req.Host = h.Clone(), h.Get("Host") // without one net/http sends the host of the URL
 	req.Header.Set("Content-Type", carrier.ContentType)
 	// An instance that refuses the snapshot says so before its bytes are sent, which may be many.
 	req.Header.Set("Expect", "100-continue")

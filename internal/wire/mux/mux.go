@@ -104,7 +104,7 @@ var errNeedless = errors.New("mux: the connection answers again")
 // opening is the wait for a connection, shared by all callers that need it.
 type opening struct {
 	done chan struct{}
-	// err is set before done is closed, and so is again: the time of the opening was over, not that of its callers.
+	// err and again are set before done is closed. again: the opening has ended, and its callers may still have time.
 	err     error
 	again   bool
 	waiting int // callers; guarded by Mux.mu

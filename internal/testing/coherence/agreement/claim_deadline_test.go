@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -74,4 +75,48 @@ func TestAddOverATierThatExitsEnds(t *testing.T) {
 			t.Errorf("%v, %v; want the error of the tier", added, err)
 		}
 	})
+}
+
+// TestQuestionOfAnAddThatHasLeftGivesItsLeaseBack: the answer comes after the caller has left. Close waits for it.
+func TestQuestionOfAnAddThatHasLeftGivesItsLeaseBack(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := lab.NewShared()
+			a := lab.Instance(t, s, func(o *strata.Options[string, int64]) {
+				o.Remote.Timeout, o.Limits.Lease = 3*time.Second, time.Minute
+				o.Remote.Tier = leaseAnsweredLate{s.Tier}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := a.Add(ctx, "k", 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if begun := time.Now(); closes {
+				lab.Must(t, a.Close(t.Context()))
+				if took := time.Since(begun); took != 1900*time.Millisecond {
+					t.Errorf("Close took %v, want 1.9s", took)
+				}
+			} else {
+				time.Sleep(2 * time.Second)
+			}
+			begun := time.Now()
+			lab.MustGet(t, lab.Instance[string, int64](t, s), "k", (&lab.Origin{}).Load)
+			if took := time.Since(begun); took != 0 {
+				t.Errorf("another instance waited %v for the lease", took)
+			}
+		})
+	}
+}
+
+// leaseAnsweredLate grants leases at once, and answers two seconds later.
+type leaseAnsweredLate struct{ remote.Tier }
+
+func (l leaseAnsweredLate) Bind(s remote.Space) remote.Tier {
+	view, _ := remote.Bind(l.Tier, s)
+	return leaseAnsweredLate{view}
+}
+
+func (l leaseAnsweredLate) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	defer time.Sleep(2 * time.Second)
+	return l.Tier.Acquire(ctx, rs, d)
 }
