@@ -117,6 +117,6 @@ func (l leaseAnsweredLate) Bind(s remote.Space) remote.Tier {
 }
 
 func (l leaseAnsweredLate) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) ([]remote.Acquired, error) {
-	defer time.Sleep(2 * time.Second)
+	defer time.Sleep(2 * time.Second) // in a bubble
 	return l.Tier.Acquire(ctx, rs, d)
 }
