@@ -210,6 +210,12 @@ func (r *run) start() {
 	r.replica = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
 	r.replication = r.proxy(r.primary.Addr)
 	r.follow(r.replica)
+	// With its first replica a server begins another history: L2 becomes absent.
+	for end := time.Now().Add(20 * time.Second); !r.replicates(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatal("the replica is not up to date within 20 seconds")
+		}
+	}
 	for range r.o.Memcached {
 		r.memcached = append(r.memcached, servers.StartMemcached(r.t))
 	}

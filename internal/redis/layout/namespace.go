@@ -92,25 +92,33 @@ type Holder struct {
 // never is a mark in Holder.met; it is never a number of connections.
 const never = 1<<64 - 1
 
-// Meet is called at a drop, and reports whether another connection was opened since the
-// last call: it may lead to another server. If a drop came before the first state, the
-// state may belong to another server than the drop, too. So Meet counts from the first
-// drop on.
+// Meet is called before a drop and after it, and reports whether the drop has to read the
+// state: there is none yet, or another connection was opened since the last call, or at the
+// first call since the state was requested. Such a connection may lead to another server.
 func (h *Holder) Meet(now time.Time, opened uint64) bool {
 	if h.met.Load() == never && now.Sub(*h.missed.Load()) < Age {
 		return false
 	}
+	ns := h.state.Load()
+	if ns == nil {
+		return true
+	}
 	last := h.met.Swap(opened + 1)
+	if last == 0 {
+		return ns.Opened != opened
+	}
 	return last > 1 && last != opened+1 // 1: no connection was open
 }
 
-// Met reports whether Meet was ever called: a drop has ended.
-func (h *Holder) Met() bool { return h.met.Load() != 0 }
-
 // Missed makes Meet report true once more, from Age after now on. It is called if Meet
-// has reported true at the time now, and then the state could not be read.
+// has reported true at the time now, and then the state could not be read. The drop is then
+// made without a state, so the first state may belong to another server than the drop.
 func (h *Holder) Missed(now time.Time, opened uint64) {
 	h.missed.Store(&now)
+	if h.state.Load() == nil {
+		h.met.Store(never)
+		return
+	}
 	h.met.CompareAndSwap(opened+1, never)
 }
 

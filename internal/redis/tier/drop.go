@@ -87,9 +87,7 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	replies := make([]resp.Value, len(part)) // null: not done yet
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
-			if s.state.Met() {
-				s.meet(ctx)
-			}
+			s.meet(ctx)
 			// The tokens get the state and the tag clock from before the drop. A value stored under
 			// one is then judged by all drops of everything and of tags since.
 			for _, i := range part {
@@ -120,10 +118,12 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	})
 }
 
-// meet reads the namespace state if a connection was opened since the last drop and no
-// state was read since. It is called before a drop and after it: so an instance that
-// only drops learns of another server, and repeats its drops there. The drop does not
-// fail if the state cannot be read; the next attempt is a second later.
+// meet reads the namespace state if none is known, or if a connection was opened since the
+// last drop and no state was read since. It is called before a drop and after it: so an
+// instance that only drops learns of another server, and repeats its drops there. A first
+// state that arrives after a drop may be of another server, too: all reads that run then would
+// pass L2 by. So the state comes first. The drop does not fail if the state cannot be read; the
+// next attempt is a second later.
 func (s *site) meet(ctx context.Context) {
 	now, opened := time.Now(), s.srv.Opened()
 	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(now, opened) {
@@ -190,9 +190,7 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 }
 
 func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
-	if s.state.Met() {
-		s.meet(ctx)
-	}
+	s.meet(ctx)
 	err := s.stamp(ctx, l)
 	if err == nil && quiet(d) {
 		l.Quiet, err = s.reserve(ctx, d, l.Token)

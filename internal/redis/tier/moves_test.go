@@ -55,7 +55,7 @@ func TestSlotThatIsBeingMovedIsNoChangeOfServer(t *testing.T) {
 // to hear of another server.
 func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		silent := false
+		silent, state := false, stateE
 		s := &stub{opened: 1}
 		s.answer = func(command string) string {
 			switch {
@@ -64,7 +64,7 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 			case silent:
 				return ""
 			}
-			return stateE
+			return state
 		}
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		drop := func() {
@@ -75,7 +75,7 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 		}
 		drop()
 		before := tr.Moves()
-		s.opened, silent = 2, true
+		s.opened, silent, state = 2, true, stateF
 		drop()
 		if n := tr.Moves() - before; n != 0 {
 			t.Errorf("%d changes of server without an answer", n)
@@ -106,5 +106,89 @@ func TestFirstWriteIsNoChangeOfServer(t *testing.T) {
 	}
 	if n := tr.Moves() - before; n != 0 {
 		t.Errorf("%d changes of server", n)
+	}
+}
+
+// TestFirstDropIsNoChangeOfServer: a first drop that was made before the first state was read
+// would make all reads of that moment pass L2 by, and their keys would be loaded once more.
+func TestFirstDropIsNoChangeOfServer(t *testing.T) {
+	for _, keys := range [][]string{{"k"}, {"k", "l"}} {
+		s := &stub{opened: 1, answer: func(command string) string {
+			if isNamespace(command) {
+				return stateE
+			}
+			return ":1\r\n"
+		}}
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		var drops []remote.Drop
+		for _, k := range keys {
+			drops = append(drops, remote.Drop{Key: k})
+		}
+		if _, err := tr.Drop(t.Context(), drops); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Acquire(t.Context(), []remote.Request{{Key: "k"}}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Moves(); n != 0 {
+			t.Errorf("%d changes of server after a drop of %d keys", n, len(drops))
+		}
+	}
+}
+
+// TestServerOfAFirstDropWithoutAStateIsNotTakenForTheOneOfTheFirstState: that drop is repeated then.
+func TestServerOfAFirstDropWithoutAStateIsNotTakenForTheOneOfTheFirstState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, silent := 0, true
+		s := &stub{opened: 1, answer: func(command string) string {
+			switch {
+			case !isNamespace(command):
+				return ":1\r\n"
+			case silent:
+				asked++
+				return ""
+			}
+			return stateE
+		}}
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		for range 10 {
+			if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("ten drops at once have asked a silent server %d times for the state, want 1", asked)
+		}
+		silent = false
+		time.Sleep(layout.Age)
+		if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Moves(); n != 1 {
+			t.Errorf("%d changes of server with the first state, want 1", n)
+		}
+	})
+}
+
+// TestConnectionOpenedDuringTheFirstDropIsNoticed: the drop may have been made by the server of the
+// connection before it, which the state is of, too.
+func TestConnectionOpenedDuringTheFirstDropIsNoticed(t *testing.T) {
+	s := &stub{opened: 1}
+	s.answer = func(command string) string {
+		switch {
+		case !isNamespace(command):
+			s.opened = 2
+			return ":1\r\n"
+		case s.opened == 2:
+			return stateF
+		}
+		return stateE
+	}
+	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+	if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.Moves(); n != 1 {
+		t.Errorf("%d changes of server, want 1", n)
 	}
 }
