@@ -55,6 +55,7 @@ type node struct {
 // the node.
 func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *node {
 	n := &node{o: &o}
+	n.home.Serves(time.Now())
 	n.lines = mux.NewPair(pool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			cn, err := dial(ctx, n.o)
@@ -71,8 +72,11 @@ func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *no
 	return n
 }
 
-// changed makes a Tier ask the server anew for its identity and role.
-func (n *node) changed() { n.opened.Add(1) }
+// changed makes a Tier ask the server anew for its identity and role: it may serve other slots.
+func (n *node) changed() {
+	n.home.Serves(time.Now())
+	n.opened.Add(1)
+}
 
 // close closes all connections and waits for the goroutines of the node.
 func (n *node) close() {

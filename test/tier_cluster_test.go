@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -459,4 +460,65 @@ func keysOfALane(tier *redis.Tier, n int) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// TestColdClusterLoadsEachKeyOnceBesideADrop: the first contact with each node of a cluster comes
+// after a drop. It is no news of another server, which would make all reads of that moment pass L2 by.
+func TestColdClusterLoadsEachKeyOnceBesideADrop(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	k := servers.StartCluster(t, 3, 0)
+	tier := redis.NewTier(k.Client(t, patiently)).Bind(remote.Space{Name: "cold", Schema: 1}).(*redis.Tier)
+	before := tier.Moves()
+	for node := range 3 {
+		key := keyIn(k, k.Client(t, patiently), "cold", node)
+		drop(t, tier, remote.Drop{Key: key})
+		if v := held(t, tier, keyIn(k, k.Client(t, patiently), "cold", (node+1)%3)); v != "" {
+			t.Fatalf("held %q", v)
+		}
+	}
+	if n := tier.Moves() - before; n != 0 {
+		t.Errorf("%d changes of server at the first contacts with three nodes", n)
+	}
+
+	a, _ := instance[string, int64](t, k)
+	b, _ := instance[string, int64](t, k)
+	o := &counter{}
+	const keys = 200
+	var wg sync.WaitGroup
+	for i, c := range []*strata.Cache[string, int64]{a, b} {
+		if err := c.Invalidate(t.Context(), fmt.Sprint("dropped", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []*strata.Cache[string, int64]{a, b} {
+		for i := range keys {
+			wg.Go(func() { mustGet(t, c, fmt.Sprint("key", i), o.load) })
+		}
+	}
+	wg.Wait()
+	if n := o.loads.Load(); n != keys {
+		t.Errorf("%d loads for %d keys of a cold cluster", n, keys)
+	}
+}
+
+// TestSlotThatGoesToAnUnknownNodeAfterADropIsNews: the node may have taken the place of the one that
+// has confirmed the drop.
+func TestSlotThatGoesToAnUnknownNodeAfterADropIsNews(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	k := servers.StartCluster(t, 3, 0)
+	c := k.Client(t, patiently)
+	const name = "moving"
+	home := k.Owner(0, "strata:{"+name+"}word")
+	from, to := (home+1)%3, (home+2)%3
+	tier := redis.NewTier(c).Bind(remote.Space{Name: name, Schema: 1}).(*redis.Tier)
+	key := keyIn(k, c, name, from)
+	drop(t, tier, remote.Drop{Key: key})
+	before := tier.Moves()
+	k.Migrate(slots.Of(fmt.Sprintf("strata:{%s:%d}", name, tier.Lane(key))), from, to, nil)
+	if v := held(t, tier, key); v != "" {
+		t.Fatalf("held %q", v)
+	}
+	if n := tier.Moves() - before; n == 0 {
+		t.Error("a slot went to a node without a report so far, and nothing was noticed")
+	}
 }

@@ -42,6 +42,26 @@ type Home struct {
 	known  atomic.Pointer[Server]
 	asking atomic.Bool
 	judges sync.Map // of *Holder: *judge
+	since  atomic.Pointer[time.Time]
+}
+
+// Serves notes the time since which the server may serve its slots: the client has opened it, or
+// has learned that slots went to it. A drop of these slots that began later was sent to this server.
+// Serves is also called at a drop before which the server has made no report.
+func (h *Home) Serves(since time.Time) {
+	for {
+		old := h.since.Load()
+		if old != nil && old.After(since) || h.since.CompareAndSwap(old, &since) {
+			return
+		}
+	}
+}
+
+// strange reports whether drops of a Holder may have been confirmed by another server, or in another
+// life of this one, before the first report.
+func (h *Home) strange(of *Holder) bool {
+	since, dropped := h.since.Load(), of.dropped.Load()
+	return since == nil || dropped != nil && !since.Before(*dropped)
 }
 
 // judge is the state made of a namespace and a server with lanes.
@@ -106,7 +126,7 @@ func (h *Home) judge(s *Server, of *Holder, space *State) *State {
 			return &j.state
 		}
 	}
-	if !h.Passing && (!known || last.(*judge).server.ID != s.ID) {
+	if !h.Passing && (known && last.(*judge).server.ID != s.ID || !known && h.strange(of)) {
 		of.moves.Add(1) // before a caller finds the judge
 	}
 	j := &judge{space: space, server: s, state: *space}

@@ -87,36 +87,40 @@ type Holder struct {
 	moves    atomic.Uint64
 	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0, or never
 	missed   atomic.Pointer[time.Time]
+	dropped  atomic.Pointer[time.Time] // when the first drop began; nil before
 }
 
 // never is a mark in Holder.met; it is never a number of connections.
 const never = 1<<64 - 1
 
+// Drops notes the time of the first drop of keys, before the drop is sent.
+func (h *Holder) Drops() {
+	if h.dropped.Load() == nil {
+		now := time.Now()
+		h.dropped.CompareAndSwap(nil, &now)
+	}
+}
+
 // Meet is called before a drop and after it, and reports whether the drop has to read the
-// state: there is none yet, or another connection was opened since the last call, or at the
-// first call since the state was requested. Such a connection may lead to another server.
-func (h *Holder) Meet(now time.Time, opened uint64) bool {
+// state: no state is known, or the known one is from before the last connection, and another
+// connection was opened since the last call. That one may lead to another server.
+func (h *Holder) Meet(now time.Time, opened uint64, known bool) bool {
 	if h.met.Load() == never && now.Sub(*h.missed.Load()) < Age {
 		return false
 	}
-	ns := h.state.Load()
-	if ns == nil {
+	if !known {
 		return true
 	}
 	last := h.met.Swap(opened + 1)
-	if last == 0 {
-		return ns.Opened != opened
-	}
-	return last > 1 && last != opened+1 // 1: no connection was open
+	return last != 1 && last != opened+1 // 1: no connection was open
 }
 
 // Missed makes Meet report true once more, from Age after now on. It is called if Meet
-// has reported true at the time now, and then the state could not be read. The drop is then
-// made without a state, so the first state may belong to another server than the drop.
-func (h *Holder) Missed(now time.Time, opened uint64) {
+// has reported true at the time now, and then the state could not be read.
+func (h *Holder) Missed(now time.Time, opened uint64, known bool) {
 	h.missed.Store(&now)
-	if h.state.Load() == nil {
-		h.met.Store(never)
+	if !known {
+		h.met.Store(never) // the drop is made before the first state, which may be of another server
 		return
 	}
 	h.met.CompareAndSwap(opened+1, never)

@@ -97,7 +97,7 @@ func (t *tx) others(entry, own string, names resp.Value) (slots []entryrules.Slo
 	seen := map[string]bool{own: true}
 	for v := range names.Elems() {
 		name := text(v)
-		// The first letter of a field's name says what it is. Fields of other kinds have no value
+		// The first letter of a field's name says its kind. Fields of other kinds have no value
 		// type in their names.
 		if name == "" || !strings.Contains("svlw", name[:1]) || seen[name[1:]] {
 			continue

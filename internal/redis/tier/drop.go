@@ -88,6 +88,7 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
 			s.meet(ctx)
+			s.state.Drops()
 			// The tokens get the state and the tag clock from before the drop. A value stored under
 			// one is then judged by all drops of everything and of tags since.
 			for _, i := range part {
@@ -125,12 +126,18 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 // pass L2 by. So the state comes first. The drop does not fail if the state cannot be read; the
 // next attempt is a second later.
 func (s *site) meet(ctx context.Context) {
-	now, opened := time.Now(), s.srv.Opened()
-	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(now, opened) {
+	now, opened, ns := time.Now(), s.srv.Opened(), s.known()
+	if ns != nil && s.fits(ns) {
 		return
 	}
-	if _, err := s.current(ctx); err != nil {
-		s.state.Missed(now, opened)
+	if s.state.Meet(now, opened, ns != nil) {
+		if _, err := s.current(ctx); err == nil {
+			return
+		}
+		s.state.Missed(now, opened, ns != nil)
+	}
+	if s.home != nil && ns == nil {
+		s.home.Serves(now)
 	}
 }
 
@@ -191,6 +198,7 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 
 func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
 	s.meet(ctx)
+	s.state.Drops()
 	err := s.stamp(ctx, l)
 	if err == nil && quiet(d) {
 		l.Quiet, err = s.reserve(ctx, d, l.Token)

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -192,5 +193,142 @@ func TestConnectionOpenedDuringTheFirstDropIsNoticed(t *testing.T) {
 	}
 	if n := tr.Moves(); n != 1 {
 		t.Errorf("%d changes of server, want 1", n)
+	}
+}
+
+// TestFirstContactWithANodeIsNoChangeOfServer: a node that serves the same slots as before the first
+// drop has not taken the place of another one.
+func TestFirstContactWithANodeIsNoChangeOfServer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// after changes the nodes when the first drop has been made; begun is from before it.
+		after func(all []*node, begun time.Time)
+		drop  func(tr *tier.Tier) error
+		want  uint64
+	}{
+		{name: "a drop", drop: dropFirst},
+		{name: "a drop by a value", drop: func(tr *tier.Tier) error {
+			_, err := tr.Put(context.Background(), []remote.Put{{Key: "at0", Left: time.Minute, Lease: remote.Lease{Token: 7}, Drops: true}})
+			return err
+		}},
+		{name: "a drop, and slots that went to the node", drop: dropFirst, want: 1, after: func(all []*node, _ time.Time) {
+			all[1].home.Serves(time.Now())
+		}},
+		{name: "a drop by a value, and slots that went to the node", want: 1,
+			drop: func(tr *tier.Tier) error {
+				_, err := tr.Put(context.Background(), []remote.Put{{Key: "at0", Left: time.Minute, Lease: remote.Lease{Token: 7}, Drops: true}})
+				return err
+			},
+			after: func(all []*node, _ time.Time) { all[1].home.Serves(time.Now()) },
+		},
+		{name: "a drop, and older news of the node after newer ones", drop: dropFirst, want: 1, after: func(all []*node, begun time.Time) {
+			all[1].home.Serves(time.Now())
+			all[1].home.Serves(begun)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := spread()
+				begun := time.Now()
+				for _, d := range n.all {
+					d.home.Serves(begun)
+				}
+				time.Sleep(time.Second)
+				tr := tier.NewOnCluster(n, nil).Bind(remote.Space{Name: "n", Schema: 1})
+				if err := c.drop(tr); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if c.after != nil {
+					c.after(n.all, begun)
+				}
+				before := tr.Moves()
+				for range 2 {
+					if _, err := tr.Get(t.Context(), []string{"at1"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := tr.Moves() - before; got != c.want {
+					t.Errorf("%d changes of server at the first contact with a node, want %d", got, c.want)
+				}
+				n.all[1].run = "another"
+				n.all[1].opened++
+				if _, err := tr.Get(t.Context(), []string{"at1"}); err != nil {
+					t.Fatal(err)
+				}
+				if got := tr.Moves() - before; got != c.want+1 {
+					t.Errorf("%d changes of server after a restart of the node, want %d", got, c.want+1)
+				}
+			})
+		})
+	}
+}
+
+func dropFirst(tr *tier.Tier) error {
+	_, err := tr.Drop(context.Background(), []remote.Drop{{Key: "at0"}})
+	return err
+}
+
+// spread returns a cluster of two nodes, of which each serves the keys with its number.
+func spread() *nodes {
+	c := newNodes(2, func(_ int, command string) string {
+		if strings.HasPrefix(command, "EVAL") {
+			return ":1\r\n"
+		}
+		return value("run1")
+	})
+	c.thought = func(key string) int {
+		if strings.Contains(key, "at1") {
+			return 1
+		}
+		return 0
+	}
+	return c
+}
+
+// TestDropAtANodeIsMadeAfterItsReport: a node that restarts between a drop and its first report
+// would not show in the report. Without a report, the first one counts as a change of server.
+func TestDropAtANodeIsMadeAfterItsReport(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		for _, keys := range [][]string{{"at1"}, {"at1", "at1 too"}} {
+			synctest.Test(t, func(t *testing.T) {
+				n := spread()
+				var sent []string
+				quiet := silent
+				answer := n.all[1].answer
+				n.all[1].answer = func(command string) string {
+					name, _, _ := strings.Cut(command, " ")
+					if sent = append(sent, name); quiet && name == "INFO" {
+						return ""
+					}
+					return answer(command)
+				}
+				for _, d := range n.all {
+					d.home.Serves(time.Now())
+				}
+				time.Sleep(time.Second)
+				tr := tier.NewOnCluster(n, nil).Bind(remote.Space{Name: "n", Schema: 1})
+				drops := make([]remote.Drop, len(keys))
+				for i, k := range keys {
+					drops[i].Key = k
+				}
+				if _, err := tr.Drop(t.Context(), drops); err != nil {
+					t.Fatal(err)
+				}
+				if sent[0] != "INFO" {
+					t.Errorf("%d keys: sent %v, want a question for the report first", len(keys), sent)
+				}
+				quiet = false
+				n.all[1].run = "another"
+				n.all[1].opened++
+				before := tr.Moves()
+				if _, err := tr.Get(t.Context(), []string{"at1"}); err != nil {
+					t.Fatal(err)
+				}
+				if got := tr.Moves() - before; got != 1 {
+					t.Errorf("%d keys, silent %t: %d changes of server after a restart, want 1", len(keys), silent, got)
+				}
+			})
+		}
 	}
 }

@@ -80,6 +80,9 @@ func (t *Tier) putTo(ctx context.Context, puts []remote.Put, part []int, stored 
 	// then, and the second answer would be that the stored values were refused.
 	if len(part) > 1 && t.scripted() {
 		err = t.atKey(ctx, puts[part[0]].Key, false, func(ctx context.Context, s *site) error {
+			if slices.ContainsFunc(part, func(i int) bool { return drops(puts[i]) }) {
+				s.state.Drops()
+			}
 			replies, err = s.doAll(ctx, len(part), false, func(j int) (string, entryrules.Operation) {
 				p := &puts[part[j]]
 				return p.Key, t.putting(p)
@@ -111,6 +114,9 @@ func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) 
 // putThere is put in a cluster.
 func (t *Tier) putThere(ctx context.Context, p *remote.Put) (stored bool, err error) {
 	err = t.atKey(ctx, p.Key, false, func(ctx context.Context, s *site) error {
+		if drops(*p) {
+			s.state.Drops()
+		}
 		stored, err = s.do(ctx, p.Key, t.putting(p))
 		return err
 	})
