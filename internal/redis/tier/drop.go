@@ -89,6 +89,9 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
 			s.meet(ctx)
 			s.state.Drops()
+			if !s.scripted() { // as meet may have found out
+				return nil
+			}
 			// The tokens get the state and the tag clock from before the drop. A value stored under
 			// one is then judged by all drops of everything and of tags since.
 			for _, i := range part {
