@@ -14,6 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest/internal/checks"
+	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
 func memoryBus(*testing.T) BusFixture {
@@ -387,33 +388,63 @@ func TestBusChecksFindMutants(t *testing.T) {
 	everyCheckIsProven(t, checks.BusChecks(), names)
 }
 
-// TestBusMayLoseItsConnectionDuringManyMessagesButNotEachTime: a busy machine costs a connection, which is no fault of the
-// bus. Overlaps can be counted without the rest of the messages.
-func TestBusMayLoseItsConnectionDuringManyMessagesButNotEachTime(t *testing.T) {
-	for _, tt := range []struct {
-		check string
-		cuts  int
-		bad   bool
-	}{
-		{"OrderIsKept", 1, false},
-		{"OrderIsKept", math.MaxInt, true},
-		{"LargeBatchesArrive", 1, false},
-		{"LargeBatchesArrive", math.MaxInt, true},
-		{"OneCallAtATime", 1, false},
-	} {
-		t.Run(fmt.Sprint(tt.check, "/", tt.cuts), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				bus := NewBus()
-				var cuts atomic.Int64
-				peer := brokenBus{Bus: bus.Connect(), send: func(_ *Bus, m []remote.Message) []remote.Message {
-					if cuts.Add(1) <= int64(tt.cuts) {
-						bus.Cut()
-						bus.Join()
-					}
-					return m
-				}}
-				judge(t, checks.BusChecks(), tt.check, tt.bad, checks.BusFixture{Bus: bus, Peer: peer})
+// cutting is a bus that loses its connection before each of the first messages that it sends.
+func cutting(bus *Bus, cuts int) func(_ *Bus, m []remote.Message) []remote.Message {
+	var sent atomic.Int64
+	return func(_ *Bus, m []remote.Message) []remote.Message {
+		if sent.Add(1) <= int64(cuts) {
+			bus.Cut()
+			bus.Join()
+		}
+		return m
+	}
+}
+
+// TestBusMayLoseItsConnectionButNotInEachTry: a busy machine costs a connection, which is no fault of the
+// bus. A drop of everything, and overlaps, need no messages.
+func TestBusMayLoseItsConnectionButNotInEachTry(t *testing.T) {
+	for _, c := range checks.BusChecks() {
+		for _, cuts := range []int{1, 2, math.MaxInt} {
+			t.Run(fmt.Sprint(c.Name, "/", cuts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					bus := NewBus()
+					send := cutting(bus, cuts)
+					bad := cuts == math.MaxInt && c.Name != "OneCallAtATime" && c.Name != "CancelledPublishIsAnError"
+					judge(t, checks.BusChecks(), c.Name, bad, checks.BusFixture{
+						Bus: brokenBus{Bus: bus, send: send}, Peer: brokenBus{Bus: bus.Connect(), send: send}, Cut: func() func() { bus.Cut(); return bus.Join },
+					})
+				})
 			})
-		})
+		}
+	}
+}
+
+// TestAnnouncementsMayLoseTheirConnectionButNotInEachTry is the same for the bus of a tier.
+func TestAnnouncementsMayLoseTheirConnectionButNotInEachTry(t *testing.T) {
+	for _, c := range tierchecks.AnnouncerChecks() {
+		for _, cuts := range []int{1, math.MaxInt} {
+			t.Run(fmt.Sprint(c.Name, "/", cuts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tier, bus := NewTier(), NewBus()
+					ear := bus.Connect()
+					tier.Announce(bus)
+					left := cuts
+					hear := func(f func(remote.Event)) func(remote.Event) {
+						return func(e remote.Event) {
+							if len(e.Messages) > 0 && left > 0 {
+								left--
+								f(remote.Event{State: remote.Gap, Err: errors.New("a busy machine")})
+								f(remote.Event{State: remote.Connected})
+								return
+							}
+							f(e)
+						}
+					}
+					judge(t, tierchecks.AnnouncerChecks(), c.Name, cuts == math.MaxInt, tierchecks.AnnouncerFixture{
+						Tier: tier, Bus: brokenBus{Bus: ear, hear: hear},
+					})
+				})
+			})
+		}
 	}
 }

@@ -19,9 +19,13 @@ type AnnouncerFixture struct {
 
 // AnnouncerChecks returns the promises of a tier that announces.
 func AnnouncerChecks() []checks.Check[AnnouncerFixture] {
-	return checksOf(announceChecks(), func(t testing.TB, f AnnouncerFixture) *announceView {
-		return newAnnounceView(t, f.Tier, f.Bus)
-	})
+	var all []checks.Check[AnnouncerFixture]
+	for _, c := range announceChecks() {
+		all = append(all, checks.Check[AnnouncerFixture]{Name: c.name, Run: func(t testing.TB, f AnnouncerFixture) {
+			checks.Patiently(t, func(t testing.TB) { c.run(newAnnounceView(t, f.Tier, f.Bus)) })
+		}})
+	}
+	return all
 }
 
 type announceCheck = check[*announceView]
