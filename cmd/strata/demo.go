@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
@@ -60,6 +62,28 @@ Beside it, 10,000 keys that were loaded together expire without and with jitter,
 short. The tables are written to standard output. After them the service runs until a signal ends it
 (SIGINT, SIGTERM or SIGHUP), or until its output is a pipe without a reader. It leaves no process and no
 file behind.`
+}
+
+// AfterApply refuses flags that this demo would ignore. The parser calls it.
+func (d *demoCommand) AfterApply(at *kong.Context) error {
+	ofLoad := []string{"cardinality", "group", "rate", "concurrency", "duration"}
+	switch {
+	case d.Stage.UI || d.Stage.Script != "":
+		return noFlag(at, "--ui and --script have a load and two services of their own", append(ofLoad, "modes", "origin-conns", "max-entries"))
+	case d.Serve:
+		return noFlag(at, "--serve sends no load", ofLoad)
+	}
+	return nil
+}
+
+// noFlag returns an error with the reason if one of the flags with these names was given.
+func noFlag(at *kong.Context, why string, names []string) error {
+	for _, word := range at.Path { // as they were given: not the defaults
+		if word.Flag != nil && slices.Contains(names, word.Flag.Name) {
+			return fmt.Errorf("--%s: %s", word.Flag.Name, why)
+		}
+	}
+	return nil
 }
 
 // Run runs the command.

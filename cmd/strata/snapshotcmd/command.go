@@ -49,6 +49,7 @@ type asking struct {
 // request is the meaning of the flags.
 type request struct {
 	header http.Header
+	flag   string // of the header
 	stall  time.Duration
 	rate   float64 // in bytes per second, zero for no limit
 }
@@ -66,7 +67,8 @@ func (a *asking) check() (r request, err error) {
 		r.rate = float64(n)
 	}
 	r.stall = a.Stall
-	r.header, err = parseHeader("--header", a.Header)
+	r.flag = "--header"
+	r.header, err = parseHeader(r.flag, a.Header)
 	return r, err
 }
 

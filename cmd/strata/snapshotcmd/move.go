@@ -99,7 +99,8 @@ func (p *putCommand) Run(s *Streams) error {
 	// The limits of time are the same for both ends. The header is not: a token of one instance
 	// must not go to the other.
 	from := r
-	if from.header, err = parseHeader("--from-header", p.FromHeader); err != nil {
+	from.flag = "--from-header"
+	if from.header, err = parseHeader(from.flag, p.FromHeader); err != nil {
 		return err
 	}
 	to, err := wire.ParseHTTP(p.URL)

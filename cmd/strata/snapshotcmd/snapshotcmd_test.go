@@ -92,7 +92,11 @@ func TestGetAndPutMoveACache(t *testing.T) {
 	}
 	for _, source := range []string{path, "-", from} {
 		c, to := instance(t, 0)
-		out, _, err := call(t, read(t, path), "put", source, to, authorised, "--from-header=Authorization: Bearer t")
+		args := []string{"put", source, to, authorised}
+		if source == from {
+			args = append(args, "--from-header=Authorization: Bearer t")
+		}
+		out, _, err := call(t, read(t, path), args...)
 		if err != nil || c.Len() != 100 || !regexp.MustCompile(`(?m)^ +100 +100 +0 +0 +0 +0 +users$`).MatchString(out) {
 			t.Errorf("%s: %d entries, %v\n%s", source, c.Len(), err, out)
 		}
@@ -222,10 +226,13 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"put", "-", "host:80"},
 		{"put", "/no/such/file", from},
 		{"put", "-", from, "--from-header=x"},
+		{"put", "-", from, authorised, "--from-header=a: b"},
 		{"inspect"},
 		{"inspect", "/no/such/file"},
 		{"inspect", t.TempDir()},
+		{"inspect", "-", "--header=a: b"},
 		{"jsonl", from},
+		{"jsonl", "-", "--header=a: b"},
 	} {
 		if out, _, err := call(t, "", args...); err == nil || out != "" {
 			t.Errorf("%q: %v, %q", args, err, out)

@@ -3,6 +3,7 @@ package snapshotcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -37,6 +38,8 @@ func open(s *Streams, from string, r request) (*source, error) {
 // openAny is open without the limit of the rate.
 func openAny(s *Streams, from string, r request) (*source, error) {
 	switch {
+	case len(r.header) > 0 && !isURL(from):
+		return nil, UsageError{fmt.Errorf("%s is for the request to an instance, and the source is no URL", r.flag)}
 	case from == "-" && isTerminal(s.In):
 		return nil, UsageError{errors.New("the standard input is a terminal: name a file or a URL")}
 	case from == "-":
