@@ -11,6 +11,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/testing/servers"
@@ -49,7 +50,11 @@ var coldServers = map[string]func(t *testing.T) coldInstance{ // read-only
 	"go-redis": func(t *testing.T) coldInstance {
 		r := servers.StartRedis(t)
 		return func(t *testing.T) (remote.Tier, remote.Bus) {
-			c := goRedis(t, goredis.Options{Addr: r.Addr, ReadTimeout: patience, PoolTimeout: patience})
+			c := goRedis(t, goredis.Options{
+				Addr: r.Addr, ReadTimeout: patience, PoolTimeout: patience,
+				// Two connections that go-redis opens at once race in its set-up of these notifications.
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			})
 			return goRedisTier(t, c), goRedisBus(t, c)
 		}
 	},
@@ -129,7 +134,8 @@ func coldLoads(t *testing.T, open coldInstance, before bool, call func(context.C
 	for n := range 2 {
 		o := strata.Options[string, int64]{Name: strings.ReplaceAll(t.Name(), "/", ":"), TTL: time.Hour}
 		o.Remote.Tier, o.Remote.Bus = open(t)
-		o.Remote.Timeout = patience
+		// So that a busy machine does not look like a dead server, or like a dead instance with a lease.
+		o.Remote.Timeout, o.Limits.Lease, o.Limits.HardTimeout = patience, time.Minute, time.Minute
 		c := openCache(t, o)
 		begun := func() {
 			if err := call(t.Context(), c, fmt.Sprint("other", n)); err != nil {

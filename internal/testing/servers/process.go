@@ -133,7 +133,8 @@ func reserve(port int) (release func(), err error) {
 	release = func() { sign.Close() }
 	// A port that refuses a connection is free. A listener for the check would not be gone with its Close: a process that
 	// another goroutine starts meanwhile has a copy of it until its own program runs.
-	cn, err := net.DialTimeout("tcp4", addr, time.Second)
+	// The answer comes at once, but a machine with other work may run this goroutine seconds later.
+	cn, err := net.DialTimeout("tcp4", addr, 10*time.Second)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return release, nil
 	}
