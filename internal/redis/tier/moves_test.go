@@ -199,32 +199,23 @@ func TestConnectionOpenedDuringTheFirstDropIsNoticed(t *testing.T) {
 // TestFirstContactWithANodeIsNoChangeOfServer: a node that serves the same slots as before the first
 // drop has not taken the place of another one.
 func TestFirstContactWithANodeIsNoChangeOfServer(t *testing.T) {
+	slots := func(all []*node, _ time.Time) { all[1].home.Serves(time.Now()) }
+	older := func(all []*node, begun time.Time) {
+		all[1].home.Serves(time.Now())
+		all[1].home.Serves(begun)
+	}
 	for _, c := range []struct {
 		name string
+		drop func(tr *tier.Tier) error
 		// after changes the nodes when the first drop has been made; begun is from before it.
 		after func(all []*node, begun time.Time)
-		drop  func(tr *tier.Tier) error
 		want  uint64
 	}{
-		{name: "a drop", drop: dropFirst},
-		{name: "a drop by a value", drop: func(tr *tier.Tier) error {
-			_, err := tr.Put(context.Background(), []remote.Put{{Key: "at0", Left: time.Minute, Lease: remote.Lease{Token: 7}, Drops: true}})
-			return err
-		}},
-		{name: "a drop, and slots that went to the node", drop: dropFirst, want: 1, after: func(all []*node, _ time.Time) {
-			all[1].home.Serves(time.Now())
-		}},
-		{name: "a drop by a value, and slots that went to the node", want: 1,
-			drop: func(tr *tier.Tier) error {
-				_, err := tr.Put(context.Background(), []remote.Put{{Key: "at0", Left: time.Minute, Lease: remote.Lease{Token: 7}, Drops: true}})
-				return err
-			},
-			after: func(all []*node, _ time.Time) { all[1].home.Serves(time.Now()) },
-		},
-		{name: "a drop, and older news of the node after newer ones", drop: dropFirst, want: 1, after: func(all []*node, begun time.Time) {
-			all[1].home.Serves(time.Now())
-			all[1].home.Serves(begun)
-		}},
+		{"a drop", dropFirst, nil, 0},
+		{"a drop by a value", putFirst, nil, 0},
+		{"a drop, and slots that went to the node", dropFirst, slots, 1},
+		{"a drop by a value, and slots that went to the node", putFirst, slots, 1},
+		{"a drop, and older news of the node after newer ones", dropFirst, older, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -266,6 +257,11 @@ func TestFirstContactWithANodeIsNoChangeOfServer(t *testing.T) {
 
 func dropFirst(tr *tier.Tier) error {
 	_, err := tr.Drop(context.Background(), []remote.Drop{{Key: "at0"}})
+	return err
+}
+
+func putFirst(tr *tier.Tier) error {
+	_, err := tr.Put(context.Background(), []remote.Put{{Key: "at0", Left: time.Minute, Lease: remote.Lease{Token: 7}, Drops: true}})
 	return err
 }
 
