@@ -226,15 +226,30 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"put", "-", "host:80"},
 		{"put", "/no/such/file", from},
 		{"put", "-", from, "--from-header=x"},
-		{"put", "-", from, authorised, "--from-header=a: b"},
 		{"inspect"},
 		{"inspect", "/no/such/file"},
 		{"inspect", t.TempDir()},
-		{"inspect", "-", "--header=a: b"},
 		{"jsonl", from},
-		{"jsonl", "-", "--header=a: b"},
 	} {
 		if out, _, err := call(t, "", args...); err == nil || out != "" {
+			t.Errorf("%q: %v, %q", args, err, out)
+		}
+	}
+}
+
+// TestHeaderForASourceThatIsNoInstanceIsAnError: it would be ignored.
+func TestHeaderForASourceThatIsNoInstanceIsAnError(t *testing.T) {
+	_, url := instance(t, 3)
+	whole, _, err := call(t, "", "get", url, authorised)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, args := range map[string][]string{
+		"--from-header": {"put", "-", url, authorised, "--from-header=a: b"},
+		"--header":      {"inspect", "-", "--header=a: b"},
+		"--header ":     {"jsonl", "-", "--header=a: b"},
+	} {
+		if out, _, err := call(t, whole, args...); err == nil || !strings.HasPrefix(err.Error(), strings.TrimSpace(flag)+" ") || out != "" {
 			t.Errorf("%q: %v, %q", args, err, out)
 		}
 	}
