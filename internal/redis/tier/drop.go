@@ -87,8 +87,8 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	replies := make([]resp.Value, len(part)) // null: not done yet
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
+			s.state.Drops() // before meet, which may note that there is no report
 			s.meet(ctx)
-			s.state.Drops()
 			if !s.scripted() { // as meet may have found out
 				return nil
 			}
@@ -200,8 +200,8 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 }
 
 func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
+	s.state.Drops() // before meet, which may note that there is no report
 	s.meet(ctx)
-	s.state.Drops()
 	err := s.stamp(ctx, l)
 	if err == nil && quiet(d) {
 		l.Quiet, err = s.reserve(ctx, d, l.Token)

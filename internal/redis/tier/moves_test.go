@@ -282,6 +282,44 @@ func spread() *nodes {
 	return c
 }
 
+// TestRestartDuringAFirstDropWithoutAReportIsNoticed: another call reads the first report before the
+// drop has ended, and after the restart.
+func TestRestartDuringAFirstDropWithoutAReportIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := spread()
+		for _, d := range n.all {
+			d.home.Serves(time.Now())
+		}
+		time.Sleep(time.Second)
+		tr := tier.NewOnCluster(n, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		silent := true
+		answer := n.all[1].answer
+		n.all[1].answer = func(command string) string {
+			switch name, _, _ := strings.Cut(command, " "); {
+			case name == "INFO" && silent:
+				time.Sleep(time.Millisecond)
+				return ""
+			case strings.HasPrefix(name, "EVAL") && silent:
+				silent = false
+				reply := answer(command)
+				n.all[1].run = "another"
+				n.all[1].opened++
+				if _, err := tr.Get(t.Context(), []string{"at1"}); err != nil {
+					t.Error(err)
+				}
+				return reply
+			}
+			return answer(command)
+		}
+		if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "at1"}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tr.Moves(); got != 1 {
+			t.Errorf("%d changes of server, want 1", got)
+		}
+	})
+}
+
 // TestDropAtANodeIsMadeAfterItsReport: a node that restarts between a drop and its first report
 // would not show in the report. Without a report, the first one counts as a change of server.
 func TestDropAtANodeIsMadeAfterItsReport(t *testing.T) {
