@@ -142,36 +142,57 @@ func (c *momentContext) Err() error                  { c.use(); return c.Context
 func (c *momentContext) Value(key any) any           { c.use(); return c.Context.Value(key) }
 
 // TestSecondSharedConnectionIsGivenBackAtWhateverMomentTheFirstAnswers: at each moment of a read at which it asks its context
-// the first connection answers, also between the look at that connection and the opening of the second one.
+// the first connection answers, also between the look at that connection and the opening of the second one, and while the
+// second one opens. Then the read has two reasons to go on, and takes either: so that is tried often.
 func TestSecondSharedConnectionIsGivenBackAtWhateverMomentTheFirstAnswers(t *testing.T) {
-	for n, last := 1, false; !last; n++ {
-		var answer chan struct{} // of the bubble
-		change := func(s *fakes.Redis, o *redis.Options) {
-			answer = make(chan struct{})
-			o.MaxConns, o.MaxLifetime = 2, time.Hour
-			s.Gate = func(_ *fakes.RedisSession, name string, _ [][]byte) bool {
-				if name == "SET" {
-					<-answer
-				}
-				return false
+	for _, opening := range []time.Duration{0, 50 * time.Millisecond} {
+		for range 8 {
+			for n := 1; firstAnswersAt(t, n, opening); n++ {
 			}
 		}
-		fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
-			var wg sync.WaitGroup
-			wg.Go(func() { mustSet(t, c, "k", "v") })
-			time.Sleep(300 * time.Millisecond) // the first connection is stuck (in the bubble)
-			at := &momentContext{Context: t.Context(), n: n, f: func() { close(answer); wg.Wait() }}
-			_, _ = get(at, c, "k") // the key is there or not
-			if last = at.uses < n; last {
-				close(answer)
-			}
-			wg.Wait()
-			err := c.MGet(kit.Within(t, time.Minute), []string{"k"}, func(int, []byte, bool) error { return nil })
-			if err != nil {
-				t.Errorf("the first connection answered at use %d of the context of a read, MGet: %v; %+v", n, err, c.Stats())
-			}
-		})
 	}
+}
+
+// firstAnswersAt has the first connection answer when a read over the second one uses its context for the n-th time. The
+// read goes on when the second one, which takes so long to open, is open. used is false if there are fewer uses.
+func firstAnswersAt(t *testing.T, n int, opening time.Duration) (used bool) {
+	t.Helper()
+	var answer chan struct{} // of the bubble
+	change := func(s *fakes.Redis, o *redis.Options) {
+		answer = make(chan struct{})
+		o.MaxConns, o.MaxLifetime = 2, time.Hour
+		s.OnDial = func(i int, _ *netsim.Conn) {
+			if i > 0 {
+				time.Sleep(opening) // in the bubble
+			}
+		}
+		s.Gate = func(_ *fakes.RedisSession, name string, _ [][]byte) bool {
+			if name == "SET" {
+				<-answer
+			}
+			return false
+		}
+	}
+	fake(t, change, func(t *testing.T, _ *fakes.Redis, c *redis.Client) {
+		var wg sync.WaitGroup
+		wg.Go(func() { mustSet(t, c, "k", "v") })
+		time.Sleep(300 * time.Millisecond) // the first connection is stuck (in the bubble)
+		at := &momentContext{Context: t.Context(), n: n, f: func() {
+			close(answer)
+			wg.Wait()
+			time.Sleep(2 * opening) // in the bubble
+		}}
+		_, _ = get(at, c, "k") // the key is there or not
+		if used = at.uses >= n; !used {
+			close(answer)
+		}
+		wg.Wait()
+		err := c.MGet(kit.Within(t, time.Minute), []string{"k"}, func(int, []byte, bool) error { return nil })
+		if err != nil {
+			t.Errorf("the first connection answered at use %d of the context of a read, the second one took %v to open, MGet: %v; %+v", n, opening, err, c.Stats())
+		}
+	})
+	return used
 }
 
 // dials are the connections to a server.

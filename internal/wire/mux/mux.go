@@ -438,17 +438,16 @@ func (p *Pair[C]) once(ctx context.Context, now time.Time, reads bool, t *Ticket
 		return out, err
 	}
 	out, err := p.bypass.Do(ctx, now, t, command, to)
-	switch {
-	case err == nil:
+	if err == nil {
 		p.reroute()
-	case errors.Is(err, errNeedless),
-		!out.Lost && !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline):
-		out, err = p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
-		out.alone = true
-		return out, err
 	}
 	if !p.main.Stuck() { // the connection was opened, or its last call ended, after main had answered
 		p.bypass.Renew()
+	}
+	nowhere := err != nil && !out.Lost && !out.Sent && !out.Kept && !errors.Is(err, ErrElsewhere) && ctx.Err() == nil && time.Now().Before(t.deadline)
+	if nowhere || errors.Is(err, errNeedless) {
+		out, err = p.main.Do(ctx, now, t, command, to) // no connection can be had: the stuck one may answer
+		out.alone = true
 	}
 	return out, err
 }
