@@ -17,23 +17,34 @@ import (
 
 // TestGreetingsThatAreKilledFailNoCall: for a second all connections are killed
 // every 2 ms, some of them in their greeting. Calls may lose their connections,
-// but the client refuses none a connection.
+// but the client refuses none a connection. On a busy machine a greeting takes
+// longer than 2 ms: so a kill waits until as many pipelines have succeeded since
+// the last kill as run at once. Else nearly each greeting is cut, and a client may
+// refuse calls.
 func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
 	c, killer := server.Client(t), server.Client(t)
 	mustDo(t, killer, "SET", "k", "v")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
+	const callers = 16
 	var wg sync.WaitGroup
+	var calls, failed, away, kills, succeeded atomic.Int64
 	wg.Go(func() {
+		before := -int64(callers / 2)
 		for tick := time.NewTicker(2 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			n := succeeded.Load()
+			if n < before+callers/2 {
+				continue
+			}
+			before = n
+			kills.Add(1)
 			if err := killer.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	var calls, failed, away atomic.Int64
-	for g := range 16 {
+	for g := range callers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				var err error
@@ -47,6 +58,8 @@ func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 				calls.Add(1)
 				var ce *redis.ConnError
 				switch {
+				case err == nil && g%2 == 1:
+					succeeded.Add(1)
 				case err == nil:
 				case errors.As(err, &ce) && (ce.Op == "read" || ce.Op == "write"):
 					failed.Add(1)
@@ -57,7 +70,7 @@ func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("of %d calls %d lost their connections, and %d were turned away; %+v", calls.Load(), failed.Load(), away.Load(), c.Stats())
+	t.Logf("%d kills; of %d calls %d lost their connections, and %d were turned away; %+v", kills.Load(), calls.Load(), failed.Load(), away.Load(), c.Stats())
 	if away.Load() > 0 {
 		t.Errorf("%d of %d calls were turned away", away.Load(), calls.Load())
 	}

@@ -161,18 +161,25 @@ func (b *Tab) WaitText(selector, text string) {
 // and then: then it is looked for again.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	for {
-		Eval[bool](b, fmt.Sprintf("(e => { if (e) e.scrollIntoView({ block: 'center' }); return true })(document.querySelector(%q))", selector))
-		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	for end := time.Now().Add(patience); ; {
+		err := b.click(selector, patience/3) // a second click may undo the first
 		if err == nil {
 			return
 		}
-		if ctx.Err() != nil {
-			b.t.Fatalf("click at %s: %v", selector, err)
+		if time.Now().After(end) {
+			b.t.Fatalf("click at %s: %v; %s", selector, err, b.at(selector))
 		}
 	}
+}
+
+// click tries to click once, for so long. If its process for drawing stands still on a busy machine, a browser never
+// answers some clicks and keys, not even when that process goes on.
+func (b *Tab) click(selector string, most time.Duration) error {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, most)
+	defer cancel()
+	Eval[bool](b, fmt.Sprintf("(e => { if (e) e.scrollIntoView({ block: 'center' }); return true })(document.querySelector(%q))", selector))
+	return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
 // ClickUntil clicks at an element until an expression is true. A page that moves, as its lists
@@ -180,22 +187,39 @@ func (b *Tab) Click(selector string) {
 // keyboard, which finds the element wherever it is.
 func (b *Tab) ClickUntil(selector, expression string) {
 	b.t.Helper()
-	for end, byKeys := time.Now().Add(patience), false; ; byKeys = !byKeys {
+	const attempt = patience / 12
+	for end, byKeys := time.Now().Add(2*patience), false; ; byKeys = !byKeys {
+		var err error
 		switch {
 		case !byKeys:
-			b.Click(selector)
+			err = b.click(selector, attempt)
 		case Eval[bool](b, fmt.Sprintf("(e => { if (e) e.focus(); return Boolean(e) && document.activeElement === e })(document.querySelector(%q))", selector)):
-			b.Press(kb.Enter)
+			ctx, cancel := context.WithTimeout(b.ctx, attempt)
+			err = chromedp.Do(ctx, chromedp.KeyEvent(kb.Enter))
+			cancel()
 		}
-		for soon := time.Now().Add(patience / 12); time.Now().Before(soon); <-time.After(20 * time.Millisecond) {
+		for soon := time.Now().Add(attempt); time.Now().Before(soon); <-time.After(20 * time.Millisecond) {
 			if Eval[bool](b, "Boolean("+expression+")") {
 				return
 			}
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("after clicks at %s for %v not true: %s", selector, patience, expression)
+			b.t.Fatalf("after clicks at %s for %v not true: %s; the last click: %v; %s", selector, 2*patience, expression, err, b.at(selector))
 		}
 	}
+}
+
+// at tells where an element is, and which elements a pointer and the keyboard would reach.
+func (b *Tab) at(selector string) string {
+	b.t.Helper()
+	return Eval[string](b, fmt.Sprintf(`(e => {
+		const name = x => x ? x.tagName + (x.id && "#" + x.id) : "nothing";
+		const r = e && e.getBoundingClientRect();
+		const over = r && document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+		return "the element is " + name(e) + " at " + JSON.stringify(r) + " of " + innerWidth + "x" + innerHeight + ", over it " + name(over) +
+			"; with the focus " + name(document.activeElement) + ", of the window " + document.hasFocus() + "; the page is " + document.visibilityState +
+			", of " + performance.now() + " ms, with " + document.querySelectorAll("dialog").length + " open questions";
+	})(document.querySelector(%q))`, selector))
 }
 
 // Type replaces the text of a field by keys.
