@@ -154,8 +154,8 @@ func (c *clock) given(asked time.Time) uint64 {
 // clock is 0, too, as drops there may have lower numbers.
 //
 // A lease gets no later clock than the server's time at the question for the clock, less the most that two instances differ about
-// that time. So a drop at the latest possible time is later than all leases from before it, also if the clock was lost in
-// between.
+// that time; a made clock is no later by itself, although this instance may think so. So a drop at the latest possible time is
+// later than all leases from before it, also if the clock was lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	clock, asked, fresh := t.names.clockOfList()
 	c := t.clockOfTags()
@@ -164,7 +164,7 @@ func (t *Tier) tagClock(ctx context.Context) uint64 {
 		t.askClock(ctx, 0)
 		clock, asked, _ = t.names.clockOfList()
 	}
-	if given := c.given(asked); given < clock && clock <= uint64(c.at(time.Now()).late+maxAhead)<<clockShift {
+	if given := c.given(asked); given < clock && clock&(made|ordered) != made && clock <= uint64(c.at(time.Now()).late+maxAhead)<<clockShift {
 		return given
 	}
 	return clock // a clock further ahead of the time is damaged, and mended by drops only
@@ -233,8 +233,8 @@ const clockShift = 22
 
 // ordered is a bit of a clock that a drop has set beyond the server's time, once after the clock was made. From then on
 // numbers of the clock order drops and leases. Before that there may be leases by a clock that was lost: none of them is
-// later than the time of the loss.
-const ordered = 1 << (clockShift - 1)
+// later than the time of the loss. made is a bit of a clock that was made by a question and has had no drop.
+const ordered, made = 1 << (clockShift - 1), 1 << (clockShift - 2)
 
 // lastClock is the last number of a clock that is not damaged: drops soon behind it would begin at 0 again.
 const lastClock = math.MaxUint64 - 1<<32
@@ -250,7 +250,7 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (clock uint64, took 
 	if err != nil {
 		return 0, recent.Span{}, t.of(server, err)
 	}
-	if op.First = t.clockOfTags().given(time.Now()); delta > 0 {
+	if op.First = t.clockOfTags().given(time.Now()) | made; delta > 0 {
 		op.First = uint64(at.late)<<clockShift | ordered + delta
 	}
 	n := t.names
