@@ -428,11 +428,10 @@ func TestAnnouncementsMayLoseTheirConnectionButNotInEachTry(t *testing.T) {
 					tier, bus := NewTier(), NewBus()
 					ear := bus.Connect()
 					tier.Announce(bus)
-					left := cuts
+					var told atomic.Int64 // the followers of several tries hear at once
 					hear := func(f func(remote.Event)) func(remote.Event) {
 						return func(e remote.Event) {
-							if len(e.Messages) > 0 && left > 0 {
-								left--
+							if len(e.Messages) > 0 && told.Add(1) <= int64(cuts) {
 								f(remote.Event{State: remote.Gap, Err: errors.New("a busy machine")})
 								f(remote.Event{State: remote.Connected})
 								return
