@@ -263,8 +263,12 @@ func (s *setter) drops(kind, token string) {
 // puts is a Put by an instance of the earlier version, under a token, or under a lease.
 func (s *setter) puts(token, field string) (stored bool) {
 	s.Helper()
-	now := s.texts("TIME")
-	state := fmt.Sprintf("%s999 %s999 %s %s", now[0], now[0], token, s.state)
+	now, err := strconv.ParseInt(s.texts("TIME")[0], 10, 64)
+	if err != nil {
+		s.Fatal(err)
+	}
+	until := (now + 60) * 1000
+	state := fmt.Sprintf("%d %d %s %s", until, until, token, s.state)
 	done, err := mustDo(s.T, s.c, "EVAL", earlierPut, 2, s.names.Entry("k"), s.names.Lane("k"),
 		"1", token, state, 60_000, "earlier", s.names.Channel, s.names.Dropped("k", false), "1", "k", field).Int()
 	if err != nil {
