@@ -154,8 +154,8 @@ func (c *clock) given(asked time.Time) uint64 {
 // clock is 0, too, as drops there may have lower numbers.
 //
 // A lease gets no later clock than the server's time at the question for the clock, less the most that two instances differ about
-// that time; a made clock is no later by itself, although this instance may think so. So a drop at the latest possible time is
-// later than all leases from before it, also if the clock was lost in between.
+// that time. A clock with the bit made is within that as it is: the instance that made it may know the time better. So a drop at
+// the latest possible time is later than all leases from before it, also if the clock was lost in between.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
 	clock, asked, fresh := t.names.clockOfList()
 	c := t.clockOfTags()
