@@ -111,6 +111,32 @@ func TestReadsAreJudged(t *testing.T) {
 	}
 }
 
+func TestLostMessagesAreDetectedInTime(t *testing.T) {
+	far := fences(by(1, drop(22, 24)))
+	for _, c := range []struct {
+		name string
+		deaf []checker.Time
+		call checker.Time
+		want []checker.Rule
+	}{
+		{"not at once", []checker.Time{21}, 420, nil},
+		{"but in time", []checker.Time{21}, 430, []checker.Rule{checker.Bounded}},
+		{"what detects a loss may be lost", []checker.Time{21, 150}, 550, nil},
+		{"but the next is not", []checker.Time{21, 150}, 560, []checker.Rule{checker.Bounded}},
+		{"several times", []checker.Time{21, 150, 440}, 840, nil},
+		{"losses after that are others", []checker.Time{21, 400}, 700, []checker.Rule{checker.Bounded}},
+		{"later ones say nothing", []checker.Time{21, 440}, 420, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := checker.History{Fences: far, Reads: reads(get(1, c.call))}
+			for _, at := range c.deaf {
+				h.Links = append(h.Links, checker.Link{At: at, State: checker.Deaf})
+			}
+			judgeBy(t, checker.Promise{Delay: 100, Found: 300, Unconfirmed: 1000, Slack: 2}, h, c.want)
+		})
+	}
+}
+
 func TestReadsOfInstancesThatAreCutOffAreJudged(t *testing.T) {
 	far := fences(by(1, drop(22, 24)))
 	link := func(at checker.Time, s checker.State) checker.Link { return checker.Link{At: at, State: s} }
@@ -182,9 +208,14 @@ func TestLoadsAreJudged(t *testing.T) {
 
 func judge(t *testing.T, h checker.History, want []checker.Rule) {
 	t.Helper()
+	judgeBy(t, checker.Promise{Delay: 100, Unconfirmed: 1000, TTL: 2000, Slack: 2}, h, want)
+}
+
+func judgeBy(t *testing.T, p checker.Promise, h checker.History, want []checker.Rule) {
+	t.Helper()
 	var got []checker.Rule
 	var texts []string
-	for _, v := range register(h).Judge(checker.Promise{Delay: 100, Unconfirmed: 1000, TTL: 2000, Slack: 2}) {
+	for _, v := range register(h).Judge(p) {
 		got = append(got, v.Rule)
 		if v.Key != "k" {
 			t.Errorf("%v is about key %q", v, v.Key)

@@ -185,7 +185,20 @@ func (ls links) seen(r *Read) Time {
 		known = max(known, kept)
 	}
 	if ls.p.Found > 0 && down == Never {
-		known = max(known, r.Call-Time(ls.p.Found)-late)
+		known = max(known, ls.found(list[next:], r.Call-late))
 	}
 	return max(known, heard-late)
+}
+
+// found returns the time before which lost messages are detected at now, by an instance that
+// changes have made deaf. What would detect a loss may be lost as well, when the
+// instance becomes deaf again before that: then the time for it begins anew.
+func (ls links) found(changes []Link, now Time) Time {
+	found := now - Time(ls.p.Found)
+	for _, deaf := range slices.Backward(changes) {
+		if deaf.At <= now && deaf.At > found {
+			found = deaf.At - Time(ls.p.Found)
+		}
+	}
+	return found
 }

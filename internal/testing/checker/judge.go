@@ -13,7 +13,7 @@ type Promise struct {
 	// entries, and values that it has read since.
 	Unconfirmed time.Duration
 	// Found is the longest time until an instance detects a lost message that
-	// it was not told of; zero means no bound.
+	// it was not told of, unless more are lost meanwhile; zero means no bound.
 	Found time.Duration
 	// Lag is the longest time until a connected instance knows that it is
 	// connected.

@@ -351,6 +351,9 @@ type laned interface {
 func (t announcingTier) Announces() bool { return t.lanes.Announces() }
 
 func (t announcingTier) Position(ctx context.Context) (remote.Position, error) {
+	if t.s.o.silent && t.instance > 0 { // heartbeats without a position do not detect losses in time
+		return t.lanes.Position(ctx)
+	}
 	var p remote.Position
 	err := t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
 		p, err = t.lanes.Position(ctx)
