@@ -22,10 +22,17 @@ func queued(t *testing.T, change ...func(*strata.Options[string, int64])) *strat
 	lab.Must(t, c.Set(t.Context(), "k", 0, strata.WithTags("t")))
 	time.Sleep(2 * time.Minute)
 	s := newStubborn(5)
-	t.Cleanup(func() { close(s.end) })
+	t.Cleanup(func() { close(s.end); synctest.Wait() })
 	go c.GetOrLoad(t.Context(), "other", s.load)
 	synctest.Wait()
-	go c.GetOrLoad(t.Context(), "k", lab.Never(t), strata.SkipRead())
+	go c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) {
+		select {
+		case <-s.end: // the test is over
+		default:
+			t.Error("a load has begun while another has the slot")
+		}
+		return 0, nil
+	}, strata.SkipRead())
 	synctest.Wait()
 	return c
 }
