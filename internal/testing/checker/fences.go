@@ -191,8 +191,8 @@ func (ls links) seen(r *Read) Time {
 }
 
 // found returns the time before which lost messages are detected at now, by an instance that
-// changes have made deaf. What would detect a loss may be lost as well, when the
-// instance becomes deaf again before that: then the time for it begins anew.
+// changes have made deaf. If the instance becomes deaf again before it has detected a loss, the
+// heartbeat that would tell of the loss may be lost, too, and the time begins anew.
 func (ls links) found(changes []Link, now Time) Time {
 	found := now - Time(ls.p.Found)
 	for _, deaf := range slices.Backward(changes) {
