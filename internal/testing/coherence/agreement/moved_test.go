@@ -159,7 +159,12 @@ func (v successorView) Moves() uint64 {
 // successorBus is the bus of one instance.
 type successorBus struct{ way *way }
 
-func (b successorBus) Publish(context.Context, []remote.Message) error { return nil }
+func (b successorBus) Publish(ctx context.Context, m []remote.Message) error {
+	b.way.mu.Lock()
+	line := b.way.line
+	b.way.mu.Unlock()
+	return line.Publish(ctx, m)
+}
 
 func (b successorBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	w := b.way
